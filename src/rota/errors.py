@@ -1,0 +1,181 @@
+"""Every error Rota raises on purpose.
+
+    RotaError
+    ├── ConfigError            a setting, an option or the set-up is wrong
+    ├── UsageError             the call itself is wrong
+    │   ├── PayloadError       the arguments cannot be stored, or do not fit the task
+    │   ├── UnknownTask        no task of that name
+    │   ├── UnknownQueue       no queue of that name
+    │   └── CycleError         jobs that wait for each other
+    ├── NotFound               no such job, worker or queue
+    │   └── ParentNotFound     a parent that does not exist
+    ├── Conflict               what is there already forbids it
+    │   ├── DuplicateKey       strict mode: a job with this key exists
+    │   ├── KeyReused          the key belongs to a job with another payload
+    │   ├── ParentFailed       a parent has already failed or was canceled
+    │   └── InvalidTransition  the job is in a state that does not allow this
+    ├── AuthError              not signed in, or not allowed
+    ├── DatabaseError          PostgreSQL is away, too old, or not migrated
+    │   └── MigrationError     a migration cannot be applied
+    └── RunError               what ends a run (seen in `run.error`, rarely caught)
+        ├── HandlerFailed      a handler in a process of its own raised something
+        ├── JobTimeout         the handler exceeded its timeout
+        ├── LeaseLost          this worker no longer holds the job
+        └── WorkerCrashed      the process that ran the handler died
+
+`exit_code`, `http_status` and `code` on each class are the one table that maps errors to the command line and to HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class RotaError(Exception):
+    """The root of every error that Rota raises on purpose."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+
+
+class ConfigError(RotaError):
+    """A setting, an option or the set-up is wrong."""
+
+    code = "config"
+    exit_code = 2
+
+
+class UsageError(RotaError, ValueError):
+    """The call itself is wrong; nothing was changed."""
+
+    code = "usage"
+    exit_code = 2
+    http_status = 422
+
+
+class PayloadError(UsageError):
+    """The arguments cannot be stored, or do not fit the task."""
+
+    code = "payload"
+
+
+class UnknownTask(UsageError):
+    """No task of that name is defined."""
+
+    code = "unknown_task"
+
+
+class UnknownQueue(UsageError):
+    """No queue of that name is declared."""
+
+    code = "unknown_queue"
+
+
+class CycleError(UsageError):
+    """Jobs that wait for each other could never run."""
+
+    code = "cycle"
+
+
+class NotFound(RotaError, LookupError):
+    """No such job, worker or queue."""
+
+    code = "not_found"
+    exit_code = 3
+    http_status = 404
+
+
+class ParentNotFound(NotFound):
+    """A parent named for a job does not exist."""
+
+    code = "parent_not_found"
+    http_status = 422
+
+
+class Conflict(RotaError):
+    """What is there already forbids it."""
+
+    code = "conflict"
+    exit_code = 4
+    http_status = 409
+
+
+class DuplicateKey(Conflict):
+    """Strict mode: a job with this key exists already."""
+
+    code = "duplicate_key"
+
+
+class KeyReused(Conflict):
+    """The key belongs to a job with another payload."""
+
+    code = "key_reused"
+
+
+class ParentFailed(Conflict):
+    """A parent named for a job has already failed or was canceled."""
+
+    code = "parent_failed"
+
+
+class InvalidTransition(Conflict):
+    """The job is in a state that does not allow this."""
+
+    code = "invalid_transition"
+
+
+class AuthError(RotaError):
+    """Not signed in, or not allowed."""
+
+    code = "auth"
+    exit_code = 5
+    http_status = 401
+
+
+class DatabaseError(RotaError):
+    """PostgreSQL is away, too old, or not migrated."""
+
+    code = "database"
+    exit_code = 6
+    http_status = 503
+
+
+class MigrationError(DatabaseError):
+    """A migration cannot be applied."""
+
+    code = "migration"
+
+
+class RunError(RotaError):
+    """What ends a run."""
+
+    code = "run"
+
+
+class HandlerFailed(RunError):
+    """A handler in a process of its own raised something: `described` says what, in the words of that process."""
+
+    code = "handler_failed"
+
+    def __init__(self, described: dict[str, Any]) -> None:
+        super().__init__(f"{described['type']}: {described['message']}")
+        self.described = described
+
+
+class JobTimeout(RunError):
+    """The handler exceeded its timeout."""
+
+    code = "timeout"
+
+
+class LeaseLost(RunError):
+    """This worker no longer holds the job: whatever it says about it changes nothing."""
+
+    code = "lease_lost"
+
+
+class WorkerCrashed(RunError):
+    """The process that ran the handler died."""
+
+    code = "worker_crashed"

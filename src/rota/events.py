@@ -1,0 +1,182 @@
+"""What happened. The engine emits events; logs, metrics and traces are subscribers.
+
+Events about runs come in batches, because the engine works in batches: a subscriber pays per batch what it can.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from uuid import UUID
+
+from rota.model.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The root of everything that can be subscribed to."""
+
+    name: ClassVar[str] = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class RunsClaimed(Event):
+    """Jobs were claimed from a queue."""
+
+    name = "run.claimed"
+    queue: str
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsFinished(Event):
+    """Runs ended and were recorded; `run.outcome` says how and `run.state` what became of the job."""
+
+    name = "run.finished"
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True, slots=True)
+class RunInterrupted(Event):
+    """A handler was told to stop: timeout, cancel, lost or shutdown."""
+
+    name = "run.interrupted"
+    run: Run
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRaised(Event):
+    """A run failed with this exception: what an error tracker wants to see whole."""
+
+    name = "run.raised"
+    run: Run
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost(Event):
+    """This worker no longer held the job when it wanted to say something about it; nothing was changed."""
+
+    name = "run.lease_lost"
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class RunsReleased(Event):
+    """Claimed jobs went back to the queue unstarted and uncharged."""
+
+    name = "run.released"
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRescued(Event):
+    """A job was taken from a worker that died or let its lease run out."""
+
+    name = "run.rescued"
+    job_id: UUID
+    task: str
+    queue: str
+    attempt: int
+    worker_id: UUID
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStuck(Event):
+    """A handler's thread goes on after its run was ended; its slot stays taken until it returns."""
+
+    name = "run.thread_stuck"
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted(Event):
+    """A worker began to claim."""
+
+    name = "worker.started"
+    worker_id: UUID
+    queues: Sequence[str]
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBroken(Event):
+    """A part of the worker ended by itself, and the worker stops because of it."""
+
+    name = "worker.broken"
+    worker_id: UUID
+    part: str
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopping(Event):
+    """A worker claims no more and lets its running jobs finish."""
+
+    name = "worker.stopping"
+    worker_id: UUID
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopped(Event):
+    """A worker has ended."""
+
+    name = "worker.stopped"
+    worker_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDied(Event):
+    """Another worker's session is gone and its jobs have been rescued."""
+
+    name = "worker.died"
+    worker_id: UUID
+    rescued: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseLost(Event):
+    """A connection broke or a statement failed; it will be tried again."""
+
+    name = "database.lost"
+    service: str
+    error: BaseException
+    retry_in_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseBack(Event):
+    """A service has its connection again."""
+
+    name = "database.back"
+    service: str
+    away_s: float
+
+
+Subscriber = Callable[[Any], None]
+
+
+class Events:
+    """Hands each event to those who subscribed to its class (or to Event: everything)."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[type[Event], list[Subscriber]] = {}
+
+    def subscribe(self, kind: type[Event], subscriber: Subscriber) -> None:
+        """Calls `subscriber` with every event of this class, in the thread that emits it."""
+        self._subscribers.setdefault(kind, []).append(subscriber)
+
+    def emit(self, event: Event) -> None:
+        """Tells the subscribers. A subscriber's error is logged and never reaches the engine."""
+        for kind in (type(event), Event):
+            for subscriber in self._subscribers.get(kind, ()):
+                try:
+                    subscriber(event)
+                except Exception:
+                    logging.getLogger("rota.events").exception("subscriber of %s failed", event.name)

@@ -1,0 +1,157 @@
+"""Settings come from file, environment and flags, in this order, and a wrong one is named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.config import SECTIONS, Settings, describe_range, load_settings
+from rota.errors import ConfigError
+
+RANGES = {
+    "worker_concurrency": (1, 64),
+    "poll_interval_ms": (100, 60000),
+    "lease_duration_s": (30, 3600),
+    "max_retries_default": (0, 100),
+    "scheduler_tick_s": (5, 3600),
+}
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("ROTA_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def write(text: str, name: str = "rota.toml") -> None:
+    Path(name).write_text(text)
+
+
+@pytest.mark.req("F01")
+def test_defaults() -> None:
+    jobs = load_settings().jobs
+    assert (jobs.enabled, jobs.worker_concurrency, jobs.poll_interval_ms) == (False, 4, 1000)
+    assert (jobs.lease_duration_s, jobs.max_retries_default) == (300, 3)
+    assert (jobs.scheduler_enabled, jobs.scheduler_tick_s) == (True, 15)
+    assert jobs.queues == {}
+
+
+@pytest.mark.req("F01", "Q12")
+def test_flags_overrule_the_environment_which_overrules_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    write("[jobs]\nworker_concurrency = 5\nmax_retries_default = 6\nscheduler_tick_s = 7\n")
+    monkeypatch.setenv("ROTA_JOBS_WORKER_CONCURRENCY", "8")
+    monkeypatch.setenv("ROTA_JOBS_MAX_RETRIES_DEFAULT", "9")
+    jobs = load_settings(jobs_worker_concurrency=10, jobs_max_retries_default=None).jobs
+    assert (jobs.worker_concurrency, jobs.max_retries_default, jobs.scheduler_tick_s) == (10, 9, 7)
+
+
+@pytest.mark.req("F01")
+@pytest.mark.parametrize("key", RANGES)
+def test_the_ends_of_a_range_are_allowed(key: str) -> None:
+    for value in RANGES[key]:
+        assert getattr(load_settings(**{f"jobs_{key}": value}).jobs, key) == value
+
+
+@pytest.mark.req("F01")
+@pytest.mark.parametrize("key", RANGES)
+@pytest.mark.parametrize("side", [0, 1])
+def test_out_of_range_names_key_value_range_and_source(key: str, side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    least, most = RANGES[key]
+    value = [least - 1, most + 1][side]
+    write(f"[jobs]\n{key} = {value}\n")
+    with pytest.raises(ConfigError, match=rf"jobs\.{key}={value} .*\(rota.toml\).*number from {least} to {most}$"):
+        load_settings()
+    write("")
+    variable = f"ROTA_JOBS_{key.upper()}"
+    monkeypatch.setenv(variable, str(value))
+    with pytest.raises(ConfigError, match=rf"jobs\.{key}='{value}' .*\({variable}\).*from {least} to {most}$"):
+        load_settings()
+
+
+@pytest.mark.req("F01")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[jobs]\nenabled = 'maybe'", r"jobs.enabled='maybe' .* true or false"),
+        ("[jobs]\nworker_concurrency = true", r"jobs.worker_concurrency=True .* a whole number from 1 to 64"),
+        ("[jobs]\nworker_concurrency = 2.5", r"jobs.worker_concurrency=2.5 "),
+        ("[jobs]\nscheduler_tick_s = nan", r"jobs.scheduler_tick_s=nan "),
+        ("[jobs.queues]\nmail = 0", r"jobs.queues={'mail': 0} .* weight from 1 to 1000"),
+        ("[jobs.queues]\n'Mail!' = 1", r"jobs.queues={'Mail!': 1} "),
+        ("[log]\nlevel = 'loud'", r"log.level='loud' .* one of debug, info, warning, error"),
+        ("[app]\nlocation = 'a b'", r"app.location='a b' .* module:attribute"),
+        ("[jobs]\nworker_concurency = 4", r"jobs.worker_concurency is not a setting .* did you mean jobs.worker_conc"),
+        ("[jbos]\nenabled = true", r"jbos.enabled is not a setting .* did you mean jobs.enabled"),
+        ("speed = 11", r"speed is not a setting \(rota.toml\)"),
+        ("[jobs\n", r"rota.toml cannot be read: .*line 1"),
+        ("[database]\npool_min = 9\npool_max = 3", r"database.pool_min=9 is more than database.pool_max=3"),
+        ("[jobs]\nlease_duration_s = 30\nheartbeat_s = 16", r"jobs.heartbeat_s=16 is more than half"),
+    ],
+)
+def test_a_wrong_file_is_refused(text: str, message: str) -> None:
+    write(text)
+    with pytest.raises(ConfigError, match=message):
+        load_settings()
+
+
+def test_all_problems_are_told_at_once() -> None:
+    write("[jobs]\nworker_concurrency = 0\npoll_interval_ms = 0\ntypo = 1")
+    with pytest.raises(ConfigError) as caught:
+        load_settings()
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_a_typing_error_in_a_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_JOBS_WORKER_CONCURENCY", "4")
+    with pytest.raises(ConfigError, match=r"ROTA_JOBS_WORKER_CONCURENCY.*did you mean jobs.worker_concurrency"):
+        load_settings()
+
+
+def test_empty_variables_and_those_of_no_section_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_CACHE", "/tmp")
+    monkeypatch.setenv("ROTATION", "daily")
+    monkeypatch.setenv("ROTA_DATABASE_URL", "")
+    assert load_settings() == Settings()
+
+
+def test_queues_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_JOBS_QUEUES", "mail:3, default")
+    assert load_settings().jobs.queues == {"mail": 3, "default": 1}
+
+
+def test_the_file_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    write("[jobs]\nworker_concurrency = 5", "other.toml")
+    assert load_settings(Path("other.toml")).jobs.worker_concurrency == 5
+    monkeypatch.setenv("ROTA_CONFIG", "other.toml")
+    assert load_settings().jobs.worker_concurrency == 5
+    monkeypatch.setenv("ROTA_CONFIG", "missing.toml")
+    with pytest.raises(ConfigError, match=r"ROTA_CONFIG is missing.toml, which is not a file"):
+        load_settings()
+
+
+def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "s3cret" not in repr(load_settings(database_url="postgresql://me:s3cret@db/x"))
+    monkeypatch.setenv("ROTA_DATABASE_URL", "mysql://me:s3cret@db/x")
+    with pytest.raises(ConfigError, match=r"database\.url=\*\*\* .*postgresql://") as caught:
+        load_settings()
+    assert "s3cret" not in str(caught.value)
+
+
+def test_no_database_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"ROTA_DATABASE_URL; `rota dev`"):
+        _ = load_settings().database.dsn
+    assert load_settings(database_url="host=db user=me").database.dsn == "host=db user=me"
+
+
+@pytest.mark.parametrize("key", [f"{section}.{key}" for section, keys in SECTIONS.items() for key in keys])
+def test_every_key_is_described(key: str) -> None:
+    section, _, name = key.partition(".")
+    field: Any = SECTIONS[section][name]
+    assert field.description
+    assert field.description.endswith(".")
+    assert describe_range(field)
