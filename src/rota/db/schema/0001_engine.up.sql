@@ -1,0 +1,250 @@
+-- The queue engine: live jobs, finished runs, keys, edges, queues, tasks and workers.
+
+-- The one clock that decides due times, leases and limits. Tests replace it to move time (rota.contrib.pytest_plugin).
+CREATE FUNCTION rota.now() RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT now()';
+
+-- The smallest UUIDv7 of an instant: what runs are partitioned by.
+CREATE FUNCTION rota.uuid7_floor(at timestamptz) RETURNS uuid
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT (substr(h, 1, 8) || '-' || substr(h, 9, 4) || '-7000-8000-000000000000')::uuid
+    FROM lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0') AS h
+$$;
+
+CREATE FUNCTION rota.uuid7() RETURNS uuid
+LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
+    SELECT (substr(t, 1, 8) || '-' || substr(t, 9, 4) || '-7' || substr(r, 16, 3) || substr(r, 19))::uuid
+    FROM lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') AS t,
+         CAST(gen_random_uuid() AS text) AS r
+$$;
+
+
+-- Live work only: what finishes leaves this table for rota.run, so it stays small and hot.
+CREATE TABLE rota.job (
+    id                  uuid        PRIMARY KEY,
+    task                text        NOT NULL,
+    queue               text        NOT NULL DEFAULT 'default',
+    priority            smallint    NOT NULL DEFAULT 0,         -- smaller runs first
+    state               text        NOT NULL DEFAULT 'queued',  -- 'delayed' is a queued job that is not due yet
+    payload             json        NOT NULL DEFAULT '{}',      -- json, not jsonb: comes back exactly as it went in
+    run_at              timestamptz NOT NULL DEFAULT rota.now(),
+    attempt             bigint      NOT NULL DEFAULT 0,         -- number of the current or last run
+    forgiven            bigint      NOT NULL DEFAULT 0,         -- runs that do not count against max_attempts
+    token               bigint      NOT NULL DEFAULT 0,         -- of the current claim; never repeats for a job
+    max_attempts        integer     NOT NULL DEFAULT 4,
+    crashes             smallint    NOT NULL DEFAULT 0,         -- its workers that died: while > 0 it runs in quarantine
+    culprit             boolean     NOT NULL DEFAULT false,     -- it died alone: the crashes are its own
+    worker_id           uuid,
+    claimed_at          timestamptz,
+    lease_until         timestamptz,
+    timeout             interval,
+    retry               json,                                   -- a policy of its own, else the task's
+    key                 text,
+    owner               text,
+    schedule_id         uuid,
+    scheduled_for       timestamptz,
+    triggered_by        json,
+    pending_parents     integer     NOT NULL DEFAULT 0,
+    fanout              boolean     NOT NULL DEFAULT false,     -- jobs wait for this one
+    on_parent_failure   text        NOT NULL DEFAULT 'cancel',
+    cancel_requested_at timestamptz,
+    last_error          json,
+    created_at          timestamptz NOT NULL DEFAULT rota.now(),
+    updated_at          timestamptz NOT NULL DEFAULT rota.now(),
+
+    CONSTRAINT job_state CHECK (state IN ('waiting', 'delayed', 'queued', 'running')),
+    CONSTRAINT job_running_has_worker CHECK ((state = 'running') = (worker_id IS NOT NULL)),
+    CONSTRAINT job_running_has_lease CHECK ((state = 'running') = (lease_until IS NOT NULL)),
+    CONSTRAINT job_running_was_claimed CHECK (state <> 'running' OR (claimed_at IS NOT NULL AND attempt > 0)),
+    CONSTRAINT job_waiting_has_parents CHECK ((state = 'waiting') = (pending_parents > 0)),
+    CONSTRAINT job_max_attempts CHECK (max_attempts BETWEEN 1 AND 1000),
+    CONSTRAINT job_attempt CHECK (attempt >= 0 AND forgiven BETWEEN 0 AND attempt AND crashes >= 0 AND pending_parents >= 0),
+    CONSTRAINT job_payload CHECK (json_typeof(payload) = 'object'),
+    CONSTRAINT job_timeout CHECK (timeout > interval '0'),
+    CONSTRAINT job_run_at CHECK (run_at BETWEEN '1970-01-01' AND '9999-12-31'),  -- what every client can read
+    CONSTRAINT job_on_parent_failure CHECK (on_parent_failure IN ('cancel', 'fail', 'ignore'))
+) WITH (
+    -- The table turns over completely all the time: vacuum it early and without pausing.
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 5000
+);
+
+-- What a claim walks, in its order.
+CREATE INDEX job_ready ON rota.job (queue, priority, run_at, id) WHERE state = 'queued';
+-- Jobs that are not due stay out of job_ready, so that a million of them cost a claim nothing.
+CREATE INDEX job_delayed ON rota.job (run_at) WHERE state = 'delayed';
+CREATE INDEX job_running ON rota.job (lease_until) WHERE state = 'running';
+CREATE INDEX job_waiting ON rota.job (queue) WHERE state = 'waiting';
+CREATE INDEX job_cancel_requested ON rota.job (worker_id) WHERE cancel_requested_at IS NOT NULL;
+
+CREATE FUNCTION rota.refuse_transition() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'job % cannot go from % to %', OLD.id, OLD.state, NEW.state USING ERRCODE = 'RT409';
+END
+$$;
+
+CREATE TRIGGER job_transition BEFORE UPDATE OF state ON rota.job FOR EACH ROW
+WHEN (OLD.state <> NEW.state AND NOT (
+    (OLD.state = 'waiting' AND NEW.state IN ('queued', 'delayed'))
+    OR (OLD.state = 'delayed' AND NEW.state = 'queued')
+    OR (OLD.state = 'queued' AND NEW.state IN ('running', 'delayed'))
+    OR (OLD.state = 'running' AND NEW.state IN ('queued', 'delayed'))
+))
+EXECUTE FUNCTION rota.refuse_transition();
+
+
+-- One row per finished attempt, append-only. The finished job is its last run (`final`); the open attempt is the job row itself.
+CREATE TABLE rota.run (
+    job_id            uuid        NOT NULL,
+    attempt           bigint      NOT NULL,
+    task              text        NOT NULL,
+    queue             text        NOT NULL,
+    outcome           text        NOT NULL,
+    final             boolean     NOT NULL,
+    started_at        timestamptz,                  -- NULL: ended without having run
+    finished_at       timestamptz NOT NULL,
+    worker_id         uuid,
+    error             json,
+    result            json,
+    payload           json,                         -- kept with the final run only
+    priority          smallint,
+    run_at            timestamptz,
+    token             bigint,
+    max_attempts      integer,
+    timeout           interval,
+    retry             json,
+    key               text,
+    owner             text,
+    schedule_id       uuid,
+    scheduled_for     timestamptz,
+    triggered_by      json,
+    on_parent_failure text,
+    created_at        timestamptz,
+
+    CONSTRAINT run_outcome CHECK (outcome IN ('completed', 'failed', 'canceled', 'snoozed', 'released', 'lost')),
+    CONSTRAINT run_final CHECK (NOT final OR (outcome IN ('completed', 'failed', 'canceled') AND payload IS NOT NULL)),
+    PRIMARY KEY (job_id, attempt)
+) PARTITION BY RANGE (job_id);
+
+CREATE TABLE rota.run_default PARTITION OF rota.run DEFAULT;
+
+-- The dead letters, newest first: of all tasks, and of one. Completions, which are nearly all runs, pay for neither.
+CREATE INDEX run_failed ON rota.run (job_id) WHERE final AND outcome <> 'completed';
+CREATE INDEX run_failed_task ON rota.run (task, job_id) WHERE final AND outcome <> 'completed';
+CREATE INDEX run_key ON rota.run (key, job_id) WHERE final AND key IS NOT NULL;
+
+-- Makes the weekly partitions from this week to `ahead` weeks on. Ids with a time outside them go to run_default. A transaction
+-- that has read run_default makes this wait, and others wait behind it: hence the lock_timeout.
+CREATE FUNCTION rota.make_run_partitions(ahead integer DEFAULT 4) RETURNS integer
+LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
+DECLARE
+    week timestamptz;
+    name text;
+    low uuid;
+    high uuid;
+    made integer := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('rota.make_run_partitions'));
+    FOR n IN 0..ahead LOOP
+        week := date_trunc('week', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' + n * interval '168 hours';
+        name := 'run_' || to_char(week AT TIME ZONE 'UTC', 'YYYYMMDD');
+        CONTINUE WHEN to_regclass('rota.' || name) IS NOT NULL;
+        low := rota.uuid7_floor(week);
+        high := rota.uuid7_floor(week + interval '168 hours');
+        -- Attached, not created as a partition: that would lock rota.run against every completion. Runs of this week that are
+        -- in run_default already (a client's clock was ahead) would forbid it, so they move.
+        EXECUTE format('CREATE TABLE rota.%I (LIKE rota.run INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', name);
+        EXECUTE format('WITH moved AS (DELETE FROM rota.run_default WHERE job_id >= %L AND job_id < %L RETURNING *) '
+                       'INSERT INTO rota.%I SELECT * FROM moved', low, high, name);
+        EXECUTE format('ALTER TABLE rota.run ATTACH PARTITION rota.%I FOR VALUES FROM (%L) TO (%L)', name, low, high);
+        made := made + 1;
+    END LOOP;
+    RETURN made;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN 0;  -- there are weeks left to try again
+END
+$$;
+
+
+-- Idempotency: only jobs with a key pay for uniqueness.
+CREATE TABLE rota.job_key (
+    owner        text        NOT NULL DEFAULT '',
+    task         text        NOT NULL,
+    key          text        NOT NULL,
+    job_id       uuid        NOT NULL,
+    payload_hash text        NOT NULL,
+    expires_at   timestamptz NOT NULL,      -- from then on free again, unless the job is still live
+    PRIMARY KEY (key, task, owner),          -- the key first: people look for it without knowing the task
+    CONSTRAINT job_key_length CHECK (octet_length(key) BETWEEN 1 AND 512)
+);
+CREATE INDEX job_key_expiry ON rota.job_key (expires_at);
+
+CREATE TABLE rota.job_edge (
+    parent_id uuid NOT NULL,
+    child_id  uuid NOT NULL,
+    settled   boolean NOT NULL DEFAULT false,  -- the child knows what became of the parent
+    PRIMARY KEY (parent_id, child_id),
+    CONSTRAINT job_edge_not_itself CHECK (parent_id <> child_id)
+);
+CREATE INDEX job_edge_child ON rota.job_edge (child_id);
+
+CREATE TABLE rota.queue (
+    name         text        PRIMARY KEY,
+    paused_at    timestamptz,
+    pause_reason text,
+    created_at   timestamptz NOT NULL DEFAULT rota.now(),
+    CONSTRAINT queue_name CHECK (name ~ '^[a-z0-9_][a-z0-9_.-]{0,62}$'),
+    CONSTRAINT queue_pause_reason CHECK (pause_reason IS NULL OR paused_at IS NOT NULL)
+);
+
+-- Tasks as their code defines them, for those who cannot see the code: SQL, operators, other services.
+CREATE TABLE rota.task (
+    name           text        PRIMARY KEY,
+    queue          text        NOT NULL,
+    priority       smallint    NOT NULL,
+    max_attempts   integer     NOT NULL,
+    timeout        interval,
+    retry          json,
+    payload_schema json        NOT NULL,
+    synced_at      timestamptz NOT NULL DEFAULT rota.now()
+);
+
+-- A worker is one boot of one process: its id is never used again.
+CREATE TABLE rota.worker (
+    id            uuid        PRIMARY KEY,
+    host          text        NOT NULL,
+    pid           integer     NOT NULL,
+    version       text        NOT NULL,
+    queues        text[]      NOT NULL,
+    tasks         text[]      NOT NULL,
+    slots         integer     NOT NULL,
+    wants_wake    boolean     NOT NULL DEFAULT false,  -- idle: an enqueue should NOTIFY
+    backend_pid   integer,                             -- of its heartbeat's session; NULL behind a pooler
+    backend_start timestamptz,
+    started_at    timestamptz NOT NULL DEFAULT rota.now(),
+    seen_at       timestamptz NOT NULL DEFAULT rota.now(),
+    stopped_at    timestamptz,
+    stop_reason   text
+);
+CREATE INDEX worker_live ON rota.worker (id) WHERE stopped_at IS NULL;
+CREATE INDEX worker_idle ON rota.worker (id) WHERE wants_wake;
+
+
+-- Live and finished jobs as one, in the public states.
+CREATE VIEW rota.jobs AS
+SELECT id, task, queue, priority, CASE state WHEN 'delayed' THEN 'queued' ELSE state END AS state,
+       payload, run_at, lease_until, worker_id, attempt, max_attempts, last_error, claimed_at AS last_run_at, key, owner,
+       schedule_id, scheduled_for, triggered_by, timeout, retry, NULL::json AS result, cancel_requested_at,
+       created_at, updated_at, NULL::timestamptz AS completed_at, NULL::timestamptz AS canceled_at, NULL::timestamptz AS finished_at
+FROM rota.job
+UNION ALL
+SELECT job_id, task, queue, priority, outcome,
+       payload, run_at, NULL, worker_id, attempt, max_attempts, error, started_at, key, owner,
+       schedule_id, scheduled_for, triggered_by, timeout, retry, result, NULL,
+       created_at, finished_at, CASE outcome WHEN 'completed' THEN finished_at END,
+       CASE outcome WHEN 'canceled' THEN finished_at END, finished_at
+FROM rota.run
+WHERE final;
+
+SELECT rota.make_run_partitions();

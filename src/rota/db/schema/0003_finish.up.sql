@@ -1,0 +1,226 @@
+-- What ends, returns or releases a job. Plain completions take a faster lane (db/sql/runs.sql, runs_complete);
+-- everything else goes through these functions, in the one transaction that changes the job.
+
+-- Runs of a job that count against max_attempts. A crash of its worker counts only once the job is known to be the culprit,
+-- or when it has happened too often to be somebody else's fault.
+CREATE FUNCTION rota.charged(attempt bigint, forgiven bigint, crashes integer, culprit boolean) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT attempt - forgiven - CASE WHEN culprit THEN 0 ELSE least(crashes, 3) END
+$$;
+
+-- Writes the run that ends a job for good, or one attempt at it.
+CREATE FUNCTION rota.record_run(
+    j rota.job, run_attempt bigint, run_outcome text, is_final boolean, run_started_at timestamptz, run_finished_at timestamptz,
+    run_error json, run_result json
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO rota.run (job_id, attempt, task, queue, outcome, final, started_at, finished_at, worker_id, error, result,
+                          payload, priority, run_at, max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for,
+                          triggered_by, on_parent_failure, created_at)
+    VALUES (j.id, run_attempt, j.task, j.queue, run_outcome, is_final, run_started_at, run_finished_at, j.worker_id, run_error, run_result,
+            CASE WHEN is_final THEN j.payload END, j.priority, j.run_at, j.max_attempts, j.token, j.timeout, j.retry, j.key, j.owner,
+            j.schedule_id, j.scheduled_for, j.triggered_by, j.on_parent_failure, j.created_at);
+END
+$$;
+
+-- Tells the children of finished jobs, level by level: a completed parent lets them go, a failed or canceled one cancels or
+-- fails them by their policy, which ends jobs that have children of their own.
+CREATE FUNCTION rota.release_children(parents uuid[], parents_outcome text) RETURNS void
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    good uuid[] := CASE WHEN parents_outcome = 'completed' THEN parents ELSE '{}' END;
+    bad uuid[] := CASE WHEN parents_outcome = 'completed' THEN '{}' ELSE parents END;
+    doomed uuid[];
+    c rota.job;
+    reason json;
+BEGIN
+    WHILE cardinality(good) + cardinality(bad) > 0 LOOP
+        -- Children are locked in one order, so that parents that finish at once do not deadlock.
+        PERFORM FROM rota.job
+        WHERE id = ANY (ARRAY(SELECT child_id FROM rota.job_edge WHERE parent_id = ANY (good || bad))) ORDER BY id FOR UPDATE;
+
+        UPDATE rota.job j
+        SET pending_parents = pending_parents - d.done, updated_at = rota.now(),
+            state = CASE WHEN pending_parents > d.done THEN 'waiting' WHEN run_at > rota.now() THEN 'delayed' ELSE 'queued' END
+        FROM (SELECT e.child_id, count(*) AS done
+              FROM rota.job_edge e JOIN rota.job k ON k.id = e.child_id
+              WHERE e.parent_id = ANY (good || bad) AND NOT e.settled
+                AND (e.parent_id = ANY (good) OR k.on_parent_failure = 'ignore')
+              GROUP BY e.child_id) d
+        WHERE j.id = d.child_id AND j.state = 'waiting';
+        WITH told AS (
+            UPDATE rota.job_edge SET settled = true WHERE parent_id = ANY (good || bad) AND NOT settled RETURNING parent_id, child_id
+        )
+        SELECT array_agg(child_id) FILTER (WHERE parent_id = ANY (bad)) INTO doomed FROM told;
+
+        reason := json_build_object('type', 'ParentFailed', 'message', 'parent ' || coalesce(bad[1]::text, '') || ' did not complete');
+        good := '{}';
+        FOR c IN
+            DELETE FROM rota.job j
+            WHERE j.id = ANY (doomed) AND j.state = 'waiting' AND j.on_parent_failure <> 'ignore'
+            RETURNING *
+        LOOP
+            PERFORM rota.record_run(c, c.attempt + 1, CASE c.on_parent_failure WHEN 'fail' THEN 'failed' ELSE 'canceled' END,
+                                    true, NULL, rota.now(), reason, NULL);
+            IF c.fanout THEN good := good || c.id; END IF;
+        END LOOP;
+        bad := good;
+        good := '{}';
+    END LOOP;
+    PERFORM rota.wake();
+END
+$$;
+
+-- Ends one run of a job that this worker holds: NULL when it does not (LeaseLost), and then nothing has changed; else the
+-- state the job is in now. Outcomes: completed, canceled, snoozed, released (the worker stopped), failed, crashed (the process
+-- it ran alone in died).
+CREATE FUNCTION rota.finish_run(
+    run_job uuid, run_token bigint, run_worker uuid, run_outcome text, waited double precision, took double precision,
+    run_error json DEFAULT NULL, run_result json DEFAULT NULL, delay interval DEFAULT '0', can_retry boolean DEFAULT true
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    j rota.job;
+    started timestamptz;
+    is_final boolean;
+    recorded text := CASE run_outcome WHEN 'crashed' THEN 'failed' ELSE run_outcome END;
+    next_state text := CASE WHEN delay > interval '0' THEN 'delayed' ELSE 'queued' END;
+BEGIN
+    SELECT * INTO j FROM rota.job
+    WHERE id = run_job AND token = run_token AND worker_id = run_worker AND state = 'running' FOR UPDATE;
+    IF j.id IS NULL THEN RETURN NULL; END IF;
+
+    started := j.claimed_at + make_interval(secs => waited);
+    j.culprit := j.culprit OR run_outcome = 'crashed';
+    is_final := recorded IN ('completed', 'canceled')
+        OR (recorded = 'failed' AND (NOT can_retry OR rota.charged(j.attempt, j.forgiven, j.crashes, j.culprit) >= j.max_attempts));
+    -- Whoever asked for the end of this job does not want another attempt at it.
+    IF j.cancel_requested_at IS NOT NULL AND NOT is_final THEN
+        recorded := 'canceled';
+        is_final := true;
+    END IF;
+    PERFORM rota.record_run(j, j.attempt, recorded, is_final, started, started + make_interval(secs => took), run_error, run_result);
+
+    IF is_final THEN
+        DELETE FROM rota.job WHERE id = j.id;
+        IF j.fanout THEN PERFORM rota.release_children(ARRAY[j.id], recorded); END IF;
+        RETURN recorded;
+    END IF;
+    UPDATE rota.job
+    -- What was cut short keeps its place in the queue.
+    SET state = next_state, run_at = CASE WHEN run_outcome = 'released' THEN run_at ELSE rota.now() + delay END,
+        worker_id = NULL, lease_until = NULL,
+        last_error = coalesce(run_error, last_error), updated_at = rota.now(), culprit = j.culprit,
+        -- It ended by itself, so the crashes it was in were not its own: acquitted, unless it is the culprit or was cut short.
+        forgiven = forgiven + CASE WHEN run_outcome IN ('snoozed', 'released') THEN 1 ELSE 0 END
+                            + CASE WHEN j.culprit OR run_outcome = 'released' THEN 0 ELSE least(crashes, 3) END,
+        crashes = CASE WHEN j.culprit OR run_outcome = 'released' THEN crashes ELSE 0 END
+    WHERE id = j.id;
+    PERFORM rota.wake();
+    RETURN 'queued';
+END
+$$;
+
+-- Takes jobs from workers that died (`dead`) or let their lease run out, a bounded number at a time; several rescuers at once
+-- are safe. The jobs go back to the queue as suspects, or end: failed when no attempt is left, canceled when that was asked for.
+CREATE FUNCTION rota.rescue_runs(dead uuid[], batch integer DEFAULT 500)
+RETURNS TABLE (job_id uuid, task text, queue text, attempt bigint, worker_id uuid, state text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    j rota.job;
+    lost json;
+    ended text;
+BEGIN
+    FOR j IN
+        SELECT * FROM rota.job k
+        WHERE k.state = 'running' AND (k.lease_until < rota.now() OR k.worker_id = ANY (dead))
+          -- Only a dead worker makes it worth looking past the leases that have run out.
+          AND k.lease_until < CASE WHEN cardinality(dead) > 0 THEN 'infinity' ELSE rota.now() END
+        ORDER BY k.lease_until LIMIT batch FOR UPDATE SKIP LOCKED
+    LOOP
+        lost := json_build_object('type', 'WorkerCrashed', 'message', CASE
+            WHEN j.worker_id = ANY (dead) THEN 'its worker ' || j.worker_id || ' died while it held the job'
+            ELSE 'its worker ' || j.worker_id || ' let the lease run out' END);
+        job_id := j.id; task := j.task; queue := j.queue; attempt := j.attempt; worker_id := j.worker_id;
+        ended := CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'canceled'
+                      WHEN rota.charged(j.attempt, j.forgiven, j.crashes + 1, j.culprit) >= j.max_attempts THEN 'failed' END;
+        IF ended IS NOT NULL THEN
+            PERFORM rota.record_run(j, j.attempt, ended, true, j.claimed_at, rota.now(), lost, NULL);
+            DELETE FROM rota.job k WHERE k.id = j.id;
+            IF j.fanout THEN PERFORM rota.release_children(ARRAY[j.id], ended); END IF;
+            state := ended;
+        ELSE
+            PERFORM rota.record_run(j, j.attempt, 'lost', false, j.claimed_at, rota.now(), lost, NULL);
+            UPDATE rota.job k
+            SET state = 'queued', worker_id = NULL, lease_until = NULL,  -- run_at stays: it has waited its turn already
+                crashes = crashes + 1, last_error = lost, updated_at = rota.now()
+            WHERE k.id = j.id;
+            state := 'queued';
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+    IF FOUND THEN PERFORM rota.wake(); END IF;
+END
+$$;
+
+-- Ends a job that is not running; asks a running one to stop. Returns the state the job was in, NULL if it is not live.
+CREATE FUNCTION rota.cancel_job(target uuid, why text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    j rota.job;
+BEGIN
+    SELECT * INTO j FROM rota.job WHERE id = target FOR UPDATE;
+    IF j.id IS NULL THEN RETURN NULL; END IF;
+    IF j.state = 'running' THEN
+        UPDATE rota.job SET cancel_requested_at = coalesce(cancel_requested_at, rota.now()), updated_at = rota.now() WHERE id = target;
+        RETURN 'running';
+    END IF;
+    PERFORM rota.record_run(j, j.attempt + 1, 'canceled', true, NULL, rota.now(),
+                            json_build_object('type', 'Canceled', 'message', coalesce(why, 'canceled')), NULL);
+    DELETE FROM rota.job WHERE id = target;
+    IF j.fanout THEN PERFORM rota.release_children(ARRAY[target], 'canceled'); END IF;
+    RETURN j.state;
+END
+$$;
+
+-- Puts a failed or canceled job back in the queue with its attempts forgiven and its history kept; a queued one that waits for
+-- its backoff runs at once. Parents that are live (again) are waited for. Returns the state the job was in, NULL if there is none.
+CREATE FUNCTION rota.retry_job(target uuid) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    live text;
+    r rota.run;
+    parents uuid[];
+BEGIN
+    SELECT state INTO live FROM rota.job WHERE id = target FOR UPDATE;
+    IF live IN ('delayed', 'queued') THEN
+        UPDATE rota.job SET state = 'queued', run_at = least(run_at, rota.now()), updated_at = rota.now() WHERE id = target;
+        PERFORM rota.wake();
+        RETURN 'queued';
+    ELSIF live IS NOT NULL THEN
+        RETURN live;
+    END IF;
+    SELECT * INTO r FROM rota.run WHERE job_id = target AND final FOR UPDATE;
+    IF r.job_id IS NULL THEN
+        -- Another retry has put it back while we waited for the row, or there is no such job.
+        RETURN (SELECT CASE j.state WHEN 'delayed' THEN 'queued' ELSE j.state END FROM rota.job j WHERE j.id = target);
+    ELSIF r.outcome = 'completed' THEN
+        RETURN r.outcome;
+    END IF;
+    -- As in insert_job: live parents are locked, so that none can finish between this look and our insert.
+    PERFORM FROM rota.job WHERE id IN (SELECT e.parent_id FROM rota.job_edge e WHERE e.child_id = target) ORDER BY id FOR UPDATE;
+    parents := ARRAY(SELECT e.parent_id FROM rota.job_edge e JOIN rota.job p ON p.id = e.parent_id WHERE e.child_id = target);
+    UPDATE rota.job SET fanout = true WHERE id = ANY (parents) AND NOT fanout;
+    UPDATE rota.job_edge SET settled = false WHERE parent_id = ANY (parents) AND child_id = target AND settled;
+    UPDATE rota.run SET final = false WHERE job_id = target AND attempt = r.attempt;
+    INSERT INTO rota.job (id, task, queue, priority, payload, run_at, attempt, forgiven, max_attempts, token, timeout, retry, key,
+                          owner, schedule_id, scheduled_for, triggered_by, last_error, created_at, claimed_at,
+                          pending_parents, on_parent_failure, state)
+    VALUES (r.job_id, r.task, r.queue, r.priority, r.payload, rota.now(), r.attempt, r.attempt, r.max_attempts, r.token, r.timeout,
+            r.retry, r.key, r.owner, r.schedule_id, r.scheduled_for, r.triggered_by, r.error, r.created_at, r.started_at,
+            cardinality(parents), coalesce(r.on_parent_failure, 'cancel'),
+            CASE WHEN cardinality(parents) > 0 THEN 'waiting' ELSE 'queued' END);
+    PERFORM rota.wake();
+    RETURN r.outcome;
+END
+$$;

@@ -1,0 +1,35 @@
+-- Jobs come as one JSON array, whatever their number: a single text parameter, which all drivers send alike.
+
+-- name: jobs_insert
+-- Jobs without key and parents, which nothing can keep from being stored; the rules are those of rota.insert_job.
+WITH made AS (
+    INSERT INTO rota.job (id, payload, task, queue, priority, run_at, state, max_attempts, timeout, retry, owner, triggered_by)
+    SELECT id, payload, task, queue, priority, due, CASE WHEN due > rota.now() THEN 'delayed' ELSE 'queued' END,
+           max_attempts, timeout, retry, owner, triggered_by
+    FROM (
+        SELECT *, coalesce(run_at, rota.now() + coalesce(delay, interval '0')) AS due
+        FROM json_to_recordset(%s::text::json) AS j (
+            id uuid, payload json, task text, queue text, priority integer, run_at timestamptz, delay interval,
+            max_attempts integer, timeout interval, retry json, owner text, triggered_by json)
+    ) AS j
+    RETURNING id
+)
+SELECT rota.wake() FROM made LIMIT 1
+
+-- name: jobs_insert_bound
+-- Jobs with a key or with parents, one after the other, so that a parent is there when its child comes.
+SELECT made.job_id::text, made.outcome
+FROM json_to_recordset(%s::text::json) AS j (
+         id uuid, payload json, task text, queue text, priority integer, run_at timestamptz, delay interval,
+         max_attempts integer, timeout interval, retry json, key text, key_ttl interval, owner text, triggered_by json,
+         parents uuid[], on_parent_failure text)
+     CROSS JOIN LATERAL rota.insert_job(
+         j.id, j.task, j.payload, j.queue, j.priority, j.run_at, j.delay, j.max_attempts, j.timeout, j.retry, j.key,
+         j.key_ttl, j.owner, j.triggered_by, j.parents, j.on_parent_failure) AS made
+
+-- name: jobs_now
+-- The clock that decides what is due, in microseconds; it stands still throughout a transaction.
+SELECT (extract(epoch FROM rota.now()) * 1000000)::bigint
+
+-- name: jobs_wake
+SELECT rota.wake()

@@ -1,0 +1,51 @@
+-- name: queues_read_all
+-- Counts stop one beyond the cap. Delayed and running jobs have no index by queue: one bounded walk serves all queues.
+WITH delayed AS MATERIALIZED (
+    SELECT queue, count(*) AS n, sum(count(*)) OVER () AS walked
+    FROM (SELECT queue FROM rota.job WHERE state = 'delayed' ORDER BY run_at LIMIT %(walk)s) walk GROUP BY queue
+), running AS MATERIALIZED (
+    SELECT queue, count(*) AS n, sum(count(*)) OVER () AS walked
+    FROM (SELECT queue FROM rota.job WHERE state = 'running' ORDER BY lease_until LIMIT %(walk)s) walk GROUP BY queue
+)
+SELECT q.name, q.paused_at, q.pause_reason, rota.now() - oldest.run_at AS oldest_age,
+       ready.n AS ready, waiting.n AS waiting,
+       coalesce((SELECT n FROM delayed d WHERE d.queue = q.name), 0) AS delayed,
+       coalesce((SELECT n FROM running r WHERE r.queue = q.name), 0) AS running,
+       coalesce((SELECT walked FROM delayed LIMIT 1), 0) = %(walk)s AS delayed_capped,
+       coalesce((SELECT walked FROM running LIMIT 1), 0) = %(walk)s AS running_capped
+FROM rota.queue q
+CROSS JOIN LATERAL (
+    SELECT count(*) AS n FROM (SELECT FROM rota.job j WHERE j.state = 'queued' AND j.queue = q.name LIMIT %(cap)s + 1) c
+) ready
+CROSS JOIN LATERAL (
+    SELECT count(*) AS n FROM (SELECT FROM rota.job j WHERE j.state = 'waiting' AND j.queue = q.name LIMIT %(cap)s + 1) c
+) waiting
+CROSS JOIN LATERAL (
+    -- The index has the oldest job of each priority first: hop from priority to priority.
+    WITH RECURSIVE hop AS (
+        (SELECT j.priority, j.run_at FROM rota.job j
+         WHERE j.state = 'queued' AND j.queue = q.name ORDER BY j.priority, j.run_at LIMIT 1)
+        UNION ALL
+        SELECT n.priority, n.run_at FROM hop CROSS JOIN LATERAL (
+            SELECT j.priority, j.run_at FROM rota.job j
+            WHERE j.state = 'queued' AND j.queue = q.name AND j.priority > hop.priority ORDER BY j.priority, j.run_at LIMIT 1) n
+    )
+    SELECT min(run_at) AS run_at FROM (SELECT run_at FROM hop LIMIT 100) heads
+) oldest
+ORDER BY q.name
+
+-- name: queues_names
+SELECT name FROM rota.queue ORDER BY name
+
+-- name: queues_pause
+-- Pausing again keeps the time of the first pause.
+UPDATE rota.queue
+SET paused_at = coalesce(paused_at, rota.now()), pause_reason = coalesce(%(reason)s, pause_reason)
+WHERE name = %(name)s
+RETURNING 1
+
+-- name: queues_resume
+WITH resumed AS (
+    UPDATE rota.queue SET paused_at = NULL, pause_reason = NULL WHERE name = %(name)s RETURNING 1
+)
+SELECT 1, rota.wake() FROM resumed

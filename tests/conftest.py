@@ -1,0 +1,107 @@
+"""Databases for tests, from Rota's own plugin for pytest, and what is looked at when all is done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `tests.support` is one name, in pytest and outside it
+
+from tests.support import leftovers, requirements
+from tests.support.postgres import Databases, server
+
+from rota.db.embedded import EmbeddedPostgres
+
+RUN = pytest.StashKey["Run"]()
+
+
+class Run:
+    """What one process of the test run has seen."""
+
+    def __init__(self) -> None:
+        self.requirements: set[str] = set()
+        self.leftovers: list[str] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[RUN] = Run()
+    if not hasattr(config, "workerinput"):
+        leftovers.mark()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[RUN].requirements.update(getattr(node, "workeroutput", {}).get("requirements", ()))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[RUN].requirements.update(requirements.carried(session.items))
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """Count the processes that are still there after everyone else's clean-up."""
+    yield
+    run = session.config.stash[RUN]
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["requirements"] = sorted(run.requirements)
+        return
+    run.leftovers = leftovers.find()
+    if run.leftovers and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    run = config.stash[RUN]
+    if run.leftovers:
+        terminalreporter.section("processes left behind by tests: the run has failed", red=True)
+        for line in run.leftovers:
+            terminalreporter.line(line)
+    if requirements.whole_suite(config) and (missing := requirements.missing(run.requirements)):
+        terminalreporter.section("requirements without a test")
+        terminalreporter.line(" ".join(missing))
+
+
+@pytest.fixture(scope="session")
+def postgres(rota_postgres: Databases) -> Databases:
+    """The run's server: it names, makes and drops databases."""
+    return rota_postgres
+
+
+@pytest.fixture
+def dsn(rota_dsn: str) -> str:
+    """A fresh database with Rota's schema."""
+    return rota_dsn
+
+
+@pytest.fixture
+def empty_dsn(postgres: Databases) -> Iterator[str]:
+    """A fresh database without Rota's schema."""
+    with postgres.fresh(template="template0") as name:
+        yield postgres.dsn(name)
+
+
+@pytest.fixture
+def conn(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to the test's database; each statement is a transaction of its own."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def aconn(dsn: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    """The same for async tests."""
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[EmbeddedPostgres]:
+    """A server that belongs to the test alone, to be restarted and killed."""
+    with server() as postgres:
+        yield postgres

@@ -1,0 +1,188 @@
+"""The schema goes up and down, in any order of processes, and ends the same."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from tests.support import command
+
+from rota.db import migrations
+from rota.errors import DatabaseError, MigrationError
+
+NUMBERS = [migration.number for migration in migrations.available()]
+
+# Everything that pg_dump would write about the schema, by the server's own words for it.
+CATALOG = """
+    WITH relation AS (
+        SELECT oid, relname::text AS name, relkind, reloptions, relpartbound FROM pg_class
+        WHERE relnamespace = to_regnamespace('rota') AND relname NOT LIKE 'migration%'
+    )
+    SELECT 'table' AS kind, name, concat(relkind, reloptions::text), pg_get_expr(relpartbound, oid) FROM relation
+    UNION ALL
+    SELECT 'column', c.name || '.' || a.attname, format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull,
+           a.attnum || ' ' || coalesce(pg_get_expr(d.adbin, d.adrelid), '')
+    FROM relation c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+    LEFT JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (c.oid, a.attnum)
+    UNION ALL
+    SELECT 'constraint', c.name || '.' || k.conname, pg_get_constraintdef(k.oid), k.convalidated::text
+    FROM relation c JOIN pg_constraint k ON k.conrelid = c.oid
+    UNION ALL
+    SELECT 'index', c.name, pg_get_indexdef(c.oid), i.indisvalid::text
+    FROM relation c JOIN pg_index i ON i.indexrelid = c.oid
+    UNION ALL
+    SELECT 'function', p.oid::regprocedure::text, pg_get_functiondef(p.oid), ''
+    FROM pg_proc p WHERE p.pronamespace = to_regnamespace('rota')
+    UNION ALL
+    SELECT 'trigger', c.name || '.' || t.tgname, pg_get_triggerdef(t.oid), t.tgenabled::text
+    FROM relation c JOIN pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal
+    UNION ALL
+    SELECT 'view', name, pg_get_viewdef(oid), '' FROM relation WHERE relkind = 'v'
+    ORDER BY 1, 2, 3, 4
+"""
+
+
+@pytest.fixture
+def empty(empty_dsn: str) -> Any:
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        yield conn
+
+
+def catalog(conn: psycopg.Connection[Any]) -> list[Any]:
+    return conn.execute(CATALOG.encode()).fetchall()
+
+
+def numbers(done: list[migrations.Migration]) -> list[int]:
+    return [migration.number for migration in done]
+
+
+@pytest.mark.req("F03")
+def test_up_applies_everything_once(empty: psycopg.Connection[Any]) -> None:
+    assert numbers(migrations.up(empty)) == NUMBERS
+    before = catalog(empty)
+    assert {kind for kind, *_ in before} == {"table", "column", "constraint", "index", "function", "trigger", "view"}
+    assert migrations.up(empty) == []
+    assert catalog(empty) == before
+
+
+@pytest.mark.req("F03")
+def test_down_removes_everything(empty: psycopg.Connection[Any]) -> None:
+    migrations.up(empty)
+    assert numbers(migrations.down(empty, to=0)) == NUMBERS[::-1]
+    assert empty.execute("SELECT to_regnamespace('rota')").fetchone() == (None,)
+    assert migrations.down(empty, to=0) == []
+
+
+@pytest.mark.req("F03")
+def test_up_down_up_gives_the_same_schema(empty: psycopg.Connection[Any], conn: psycopg.Connection[Any]) -> None:
+    fresh = catalog(conn)
+    migrations.up(empty)
+    migrations.down(empty, to=0)
+    migrations.up(empty)
+    assert catalog(empty) == fresh
+
+
+@pytest.mark.req("F03")
+def test_each_step_rolls_back_to_what_was_before_it(empty: psycopg.Connection[Any]) -> None:
+    for number in NUMBERS:
+        before = catalog(empty)
+        migrations.up(empty, to=number)
+        after = catalog(empty)
+        assert numbers(migrations.down(empty, to=number - 1)) == [number]
+        assert catalog(empty) == before
+        assert numbers(migrations.up(empty, to=number)) == [number]
+        assert catalog(empty) == after
+
+
+@pytest.mark.req("F03")
+def test_a_changed_migration_is_refused(conn: psycopg.Connection[Any]) -> None:
+    conn.execute("UPDATE rota.migration SET checksum = 'other' WHERE number = 1")
+    with pytest.raises(MigrationError, match=r"0001 engine was applied on .* with another text"):
+        migrations.up(conn)
+    assert [state.number for state in migrations.status(conn) if state.changed] == [1]
+
+
+@pytest.mark.req("F03")
+def test_a_migration_of_a_later_version_is_left_alone(conn: psycopg.Connection[Any]) -> None:
+    conn.execute("INSERT INTO rota.migration (number, name, checksum) VALUES (9999, 'later', 'x')")
+    before = catalog(conn)
+    with pytest.raises(MigrationError, match="roll back later first"):
+        migrations.down(conn, to=0)
+    assert catalog(conn) == before
+    assert [state.name for state in migrations.status(conn) if state.unknown] == ["later"]
+
+
+@pytest.mark.req("F03")
+def test_missing_migrations_are_named(empty: psycopg.Connection[Any]) -> None:
+    migrations.up(empty, to=1)
+    with pytest.raises(DatabaseError, match=r"the first is 0002 enqueue\): run `rota migrate up`"):
+        migrations.require_current(migrations.status(empty))
+    migrations.up(empty)
+    migrations.require_current(migrations.status(empty))
+
+
+@pytest.mark.req("F03")
+def test_processes_that_migrate_at_once_do_each_step_once(empty_dsn: str, tmp_path: Path) -> None:
+    processes = [command.start("migrate", "up", cwd=tmp_path, dsn=empty_dsn) for _ in range(4)]
+    said = tmp_path / "stderr"
+    assert [process.wait(60) for process in processes] == [0] * 4, said.read_text()
+    applied = [line for line in said.read_text().splitlines() if line.startswith("applied")]
+    assert sorted(applied) == [f"applied {each.number:04} {each.name}" for each in migrations.available()]
+
+
+@pytest.mark.req("F03")
+def test_a_migration_does_not_wait_long_for_a_locked_table(
+    conn: psycopg.Connection[Any], dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "LOCK_TIMEOUT", "100ms")
+    before = catalog(conn)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SELECT count(*) FROM rota.jobs")  # its transaction stays open
+        migrations.down(conn, to=1)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            migrations.down(conn, to=0)
+    migrations.up(conn)
+    assert catalog(conn) == before
+
+
+@pytest.mark.req("F03")
+def test_a_step_that_fails_leaves_nothing_behind(empty: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = migrations.Migration(1, "broken", "CREATE TABLE rota.half (); SELECT 1 / 0", "")
+    monkeypatch.setattr(migrations, "available", lambda: [broken])
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        migrations.up(empty)
+    assert empty.execute("SELECT to_regnamespace('rota')").fetchone() == (None,)
+
+
+@pytest.mark.req("F03")
+def test_the_search_path_does_not_matter(empty: psycopg.Connection[Any], conn: psycopg.Connection[Any]) -> None:
+    for name in ("job", "run", "migration"):
+        empty.execute(f"CREATE TABLE public.{name} (mine text)".encode())
+    empty.execute("SET search_path = public")
+    migrations.up(empty)
+    assert catalog(empty) == catalog(conn)
+    migrations.down(empty, to=0)
+    assert empty.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (3,)
+
+
+@pytest.mark.req("F03")
+def test_an_old_server_is_refused(empty: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrations, "OLDEST_POSTGRES", 99)
+    with pytest.raises(DatabaseError, match=r"PostgreSQL \d+ is too old: Rota needs 99 or newer"):
+        migrations.up(empty)
+    assert empty.execute("SELECT to_regnamespace('rota')").fetchone() == (None,)
+
+
+@pytest.mark.req("F03")
+def test_migrating_while_another_process_holds_the_lock_waits_for_it(empty_dsn: str, tmp_path: Path) -> None:
+    with psycopg.connect(empty_dsn) as other, psycopg.connect(empty_dsn, autocommit=True) as watcher:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [migrations.LOCK_KEY])
+        process = command.start("migrate", "up", cwd=tmp_path, dsn=empty_dsn)
+        while not watcher.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchall():
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.05)
+        other.rollback()
+        assert process.wait(60) == 0, (tmp_path / "stderr").read_text()

@@ -1,0 +1,39 @@
+"""Runs `rota` as a user does: a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROTA = [sys.executable, "-m", "rota"]
+
+
+def environment(**variables: str | None) -> dict[str, str]:
+    """Give this process's environment without settings of Rota, plus `variables`; None takes one away."""
+    # Which PostgreSQL the tests run on, and the mark by which they are found afterwards, are for our processes too.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_") or name in PASSED_ON}
+    return {name: value for name, value in {**kept, "NO_COLOR": "1", **variables}.items() if value is not None}
+
+
+PASSED_ON = {"ROTA_POSTGRES_BIN", "ROTA_TEST_RUN", "ROTA_CACHE"}
+
+
+def run(*args: str, cwd: Path, dsn: str | None = None, timeout: float = 60, **options: Any) -> Result:
+    """Run a command to its end."""
+    options.setdefault("env", environment(ROTA_DATABASE_URL=dsn))
+    options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run([*ROTA, *args], cwd=cwd, capture_output=True, text=True, timeout=timeout, **options)
+
+
+def start(*args: str, cwd: Path, dsn: str | None = None, **options: Any) -> subprocess.Popen[str]:
+    """Start a command and leave it running; its output is in files named `stdout` and `stderr` in its folder."""
+    options.setdefault("env", environment(ROTA_DATABASE_URL=dsn))
+    options.setdefault("stdin", subprocess.DEVNULL)
+    with open(cwd / "stdout", "a") as stdout, open(cwd / "stderr", "a") as stderr:
+        return subprocess.Popen([*ROTA, *args], cwd=cwd, stdout=stdout, stderr=stderr, text=True, **options)
+
+
+Result = subprocess.CompletedProcess[str]
