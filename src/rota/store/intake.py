@@ -1,0 +1,131 @@
+"""Where new jobs come in: through the caller's own connection, in the caller's transaction, or through a pool."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import warnings
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any
+
+from rota.db.carriers import AsyncPsycopgCarrier, PsycopgCarrier, async_carrier_of, carrier_of
+from rota.db.failures import explained
+from rota.db.pool import Connections
+from rota.db.steps import AsyncCarrier, Carrier, Steps, carry_out, carry_out_async
+from rota.errors import UnknownQueue, UsageError
+from rota.model.batch import Batch
+from rota.model.job import Enqueued, JobSettings, NewJob
+from rota.store import jobs
+
+
+class Intake:
+    """Stores new jobs, sync and async, one and many."""
+
+    def __init__(self, connections: Connections, queues: Collection[str]) -> None:
+        self._connections = connections
+        self._queues = queues
+        self._warned = False
+
+    def insert(self, job: NewJob, conn: Any = None) -> Enqueued:
+        """Stores one job."""
+        self._check_queue(job.settings)
+        with explained:
+            if conn is not None:
+                return carry_out(carrier_of(conn), jobs.insert(job))
+            self._check_own("enqueue")
+            with self._connections.connection() as own:
+                return carry_out(PsycopgCarrier(own), jobs.insert(job))
+
+    async def ainsert(self, job: NewJob, conn: Any = None) -> Enqueued:
+        """Stores one job, from the event loop."""
+        self._check_queue(job.settings)
+        with explained:
+            if conn is not None:
+                return await carry_out_async(await async_carrier_of(conn), jobs.insert(job))
+            async with self._connections.async_connection() as own:
+                return await carry_out_async(AsyncPsycopgCarrier(own), jobs.insert(job))
+
+    def insert_many(self, new: Iterable[NewJob], conn: Any = None) -> list[Enqueued]:
+        """Stores all or none."""
+        batch = self._batch(new)
+        with explained:
+            if conn is not None:
+                carrier = carrier_of(conn)
+                return carry_out(carrier, _steps(batch, carrier))
+            self._check_own("enqueue_many")
+            with self._connections.connection() as own:
+                carrier = PsycopgCarrier(own)
+                return carry_out(carrier, _steps(batch, carrier))
+
+    async def ainsert_many(self, new: Iterable[NewJob], conn: Any = None) -> list[Enqueued]:
+        """Stores all or none, from the event loop."""
+        batch = self._batch(new)
+        with explained:
+            if conn is not None:
+                carrier = await async_carrier_of(conn)
+                return await carry_out_async(carrier, _steps(batch, carrier))
+            async with self._connections.async_connection() as own:
+                carrier = AsyncPsycopgCarrier(own)
+                return await carry_out_async(carrier, _steps(batch, carrier))
+
+    @contextmanager
+    def using(self, connections: Connections) -> Iterator[None]:
+        """Takes these connections instead of its own for the length of a block, and closes them."""
+        own, self._connections = self._connections, connections
+        try:
+            yield
+        finally:
+            self._connections = own
+            connections.close()
+
+    def close(self) -> None:
+        """Closes the connections that are ours."""
+        self._connections.close()
+
+    async def aclose(self) -> None:
+        """Closes the connections that are ours, the event loop's too."""
+        await self._connections.aclose()
+
+    def _batch(self, new: Iterable[NewJob]) -> Batch:
+        batch = Batch(list(new))
+        checked: JobSettings | None = None
+        for job in batch.jobs:
+            if job.settings is not checked:
+                checked = job.settings
+                self._check_queue(checked)
+        return batch
+
+    def _check_queue(self, settings: JobSettings) -> None:
+        if settings.queue not in self._queues:
+            near = get_close_matches(settings.queue, self._queues, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(self._queues))};"
+            raise UnknownQueue(
+                f"{settings.task}: there is no queue {settings.queue!r}: {hint} declare it with app.queue({settings.queue!r})"
+            )
+
+    def _check_own(self, call: str) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._check_django()
+        else:
+            raise UsageError(f"{call}() inside a running event loop would block it: use `await a{call}()`")
+
+    def _check_django(self) -> None:
+        django = sys.modules.get("django.db")
+        if self._warned or django is None:
+            return
+        if any(each.in_atomic_block for each in django.connections.all(initialized_only=True)):
+            self._warned = True
+            warnings.warn(
+                "a job was enqueued outside the open transaction of Django, and stays if that is rolled back: "
+                'to make it part of it use `.using(conn="default")`',
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+
+def _steps(batch: Batch, carrier: Carrier | AsyncCarrier) -> Steps[list[Enqueued]]:
+    return jobs.insert_many(batch, can_copy=carrier.can_copy, autocommits=carrier.autocommits)

@@ -1,0 +1,172 @@
+"""Runs: claiming jobs, ending attempts, holding and returning them. One function per SQL block, connection first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import orjson
+
+from rota.db import queries
+from rota.db.connection import AsyncConn, Conn
+from rota.db.steps import Query, Steps
+from rota.errors import LeaseLost
+from rota.model.run import Run
+
+SQL = queries.load("runs")
+
+
+class Position(NamedTuple):
+    """Where in a queue's order a claim starts."""
+
+    priority: int
+    run_at: datetime | str
+    id: str
+
+
+START = Position(-32768, "-infinity", "00000000-0000-0000-0000-000000000000")
+
+
+async def claim(
+    conn: AsyncConn, *, worker: UUID, queue: str, limit: int, lease_s: float, after: Position = START, now: float = 0.0
+) -> list[Run]:
+    """Takes up to `limit` ready jobs of a queue, in their order. `now` is the monotonic time of the call."""
+    cursor = await conn.execute(
+        SQL["runs_claim"],
+        {
+            "worker": worker,
+            "queue": queue,
+            "limit": limit,
+            "lease_s": lease_s,
+            "priority": after.priority,
+            "run_at": after.run_at,
+            "id": after.id,
+        },
+        binary=True,
+    )
+    rows = await cursor.fetchall()
+    rows.sort()
+    return [
+        Run(
+            id, token, task, queue, priority, run_at, payload, attempt, most, details, (claimed_at - run_at).total_seconds(), now,
+        )
+        for priority, run_at, id, token, attempt, task, payload, most, claimed_at, details in rows
+    ]  # fmt: skip
+
+
+async def promote(conn: AsyncConn, *, limit: int = 1000) -> tuple[int, float | None]:
+    """Makes due jobs ready; says how many, and in how many seconds the next one is due."""
+    row = await (await conn.execute(SQL["runs_promote"], {"limit": limit})).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def _array(values: Iterable[object]) -> str:
+    # An array literal of ids or numbers, which need no quoting: far cheaper than one adapted element by element.
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+async def complete(conn: AsyncConn, *, worker: UUID, runs: Sequence[Run]) -> set[str]:
+    """Records plain completions and tells the jobs that wait for them; the ids of those that were not ours."""
+    results = [run.result for run in runs]
+    parameters = {
+        "worker": worker,
+        "count": len(runs),
+        "ids": "{" + ",".join([run.id for run in runs]) + "}",
+        "tokens": _array([run.token for run in runs]),
+        "waited_us": _array([int((run.started - run.claimed) * 1e6) for run in runs]),
+        "took_us": _array([int(run.took_s * 1e6) for run in runs]),
+        "results": results if any(results) else None,
+    }
+    row = await (await conn.execute(SQL["runs_complete"], parameters)).fetchone()
+    assert row is not None
+    count, completed, _ = row
+    return set() if count == len(runs) else {run.id for run in runs}.difference(completed or ())
+
+
+async def finish(conn: AsyncConn, *, worker: UUID, runs: Iterable[Run]) -> dict[str, str | None]:
+    """Records endings of any kind; the new state of each job by id, None where the lease was lost."""
+    cursor = await conn.execute(SQL["runs_finish"], {"worker": worker, "runs": _endings(runs)})
+    return dict(await cursor.fetchall())
+
+
+async def locked(conn: AsyncConn, *, runs: Sequence[Run]) -> set[str]:
+    """The ids of those whose jobs somebody's transaction has locked now."""
+    cursor = await conn.execute(SQL["runs_locked"], {"ids": _array([run.id for run in runs])})
+    return {row[0] for row in await cursor.fetchall()}
+
+
+def _endings(runs: Iterable[Run]) -> str:
+    endings = [
+        {
+            "id": run.id,
+            "token": run.token,
+            "attempt": run.attempt,
+            "outcome": run.outcome,
+            "waited": max(run.started - run.claimed, 0.0),
+            "took": run.took_s,
+            "error": run.error,
+            "result": orjson.Fragment(run.result) if run.result is not None else None,
+            "delay": run.delay_s,
+            "retryable": run.retryable,
+        }
+        for run in runs
+    ]
+    return orjson.dumps(endings).decode()
+
+
+def renew(conn: Conn, *, worker: UUID, runs: Sequence[Run], lease_s: float) -> tuple[set[str], set[str]]:
+    """Extends the leases of these runs; the ids of those that were, and of those that are no longer ours."""
+    rows = conn.execute(SQL["runs_renew"], {"worker": worker, "lease_s": lease_s, **_held(runs)}).fetchall()
+    return {id for id, renewed in rows if renewed}, {run.id for run in runs}.difference(id for id, _ in rows)
+
+
+async def release(conn: AsyncConn, *, worker: UUID, runs: Sequence[Run]) -> None:
+    """Returns unstarted jobs to the queue, uncharged, and wakes who may want them."""
+    async with conn.transaction():
+        await conn.execute(SQL["runs_release"], {"worker": worker, **_held(runs)})
+        await conn.execute("SELECT rota.wake()")
+
+
+def _held(runs: Sequence[Run]) -> dict[str, Any]:
+    return {"ids": _array([run.id for run in runs]), "tokens": _array([run.token for run in runs])}
+
+
+async def release_unknown(conn: AsyncConn, *, worker: UUID, known: Collection[str], older_than_s: float) -> int:
+    """Returns claims that this worker does not know it has."""
+    parameters = {"worker": worker, "known": _array(known), "older_than_s": older_than_s}
+    return (await conn.execute(SQL["runs_release_unknown"], parameters)).rowcount
+
+
+async def rescue(conn: AsyncConn, *, dead: Sequence[UUID] = (), batch: int = 500) -> list[tuple[UUID, str, str, int, UUID, str]]:
+    """Takes jobs from dead workers and from those whose lease ran out: (job, task, queue, attempt, worker, new state)."""
+    cursor = await conn.execute(SQL["runs_rescue"], {"dead": list(dead), "batch": batch})
+    return await cursor.fetchall()
+
+
+async def cancel_requested(conn: AsyncConn, *, worker: UUID) -> list[tuple[str, int]]:
+    """The (id, token) of this worker's running jobs that somebody wants to stop."""
+    return await (await conn.execute(SQL["runs_cancel_requested"], {"worker": worker})).fetchall()
+
+
+def hold(*, worker: UUID, run: Run) -> Steps[None]:
+    """Locks the job of this run in a transaction of the handler's own; LeaseLost if it is no longer ours."""
+    rows = yield Query(SQL["runs_hold"], (run.id, run.token, str(worker)))
+    if not rows:
+        raise LeaseLost(f"job {run.id} is no longer held by this worker")
+
+
+def complete_within(*, worker: UUID, run: Run, took_s: float, result: str | None) -> Steps[None]:
+    """Completes a run in the transaction of its handler; LeaseLost if it is no longer ours."""
+    waited_s = max(run.started - run.claimed, 0.0)
+    parameters = (run.id, run.token, str(worker), str(waited_s), str(took_s), result)
+    [[state]] = yield Query(SQL["runs_complete_within"], parameters)
+    if state is None:
+        raise LeaseLost(f"job {run.id} is no longer held by this worker; the transaction was rolled back")
+
+
+async def make_partitions(conn: AsyncConn) -> None:
+    """Makes the history's partitions of the next weeks."""
+    await conn.execute(SQL["runs_make_partitions"])

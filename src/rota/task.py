@@ -1,0 +1,87 @@
+"""Tasks as their callers see them: typed after the handler, so that a wrong argument is an error before it runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from rota.model.job import Enqueued, JobOptions, JobSettings, NewJob
+from rota.model.task import TaskSpec
+from rota.store.intake import Intake
+
+if TYPE_CHECKING:
+    from rota.engine.context import Context
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class BoundTask(Generic[P, R]):
+    """A task with settings for the jobs to be enqueued."""
+
+    def __init__(self, spec: TaskSpec, intake: Intake, settings: JobSettings, conn: Any = None) -> None:
+        self.spec = spec
+        self._intake = intake
+        self._settings = settings
+        self._conn = conn
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Stores a job that will call the handler with these arguments."""
+        return self._intake.insert(self.job(*args, **kwargs), self._conn)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Like `enqueue`, from an event loop."""
+        return await self._intake.ainsert(self.job(*args, **kwargs), self._conn)
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """A job that is not stored yet, for `enqueue_many`."""
+        return NewJob(self._settings, self.spec.payload.encode(args, kwargs))
+
+    def using(self, *, conn: Any = None, **options: Unpack[JobOptions]) -> BoundTask[P, R]:
+        """The same task with other settings for its jobs.
+
+        `conn` makes an enqueue part of that connection's transaction. A second job with the same `key` (and task and
+        owner) is not created while the first is live or until `key_ttl` is over: the first is returned, or with `strict`
+        DuplicateKey raised. The job waits for its `parents` to complete.
+        """
+        settings = self._settings.changed(**options)
+        return BoundTask(self.spec, self._intake, settings, self._conn if conn is None else conn)
+
+
+class Task(BoundTask[P, R]):
+    """A handler whose calls can be enqueued; calling it calls the handler itself."""
+
+    def __init__(self, spec: TaskSpec, intake: Intake) -> None:
+        super().__init__(spec, intake, JobSettings.of(spec))
+        functools.update_wrapper(self, spec.handler)
+
+    @property
+    def name(self) -> str:
+        """The name under which workers know the task."""
+        return self.spec.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        result: R = self.spec.handler(*args, **kwargs)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<Task {self.spec.name}>"
+
+
+class Anything:
+    """Accepted only by a handler whose first parameter is Any, object or not annotated.
+
+    To a type checker such a parameter could be the context as well as payload, so the arguments go unchecked.
+    """
+
+
+class Definition(Protocol):
+    """What `@app.task(...)` gives: it makes a task of the handler below it."""
+
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Anything, ...], R], /) -> Task[..., R]: ...
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
