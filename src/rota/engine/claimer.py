@@ -1,0 +1,207 @@
+"""Claims jobs for the slots: as many as can start now, and a little ahead when jobs are quick."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from uuid import UUID
+
+from rota.db.connection import AsyncConn, answer_within
+from rota.engine.completer import Completer
+from rota.engine.holdings import Holdings
+from rota.engine.options import WorkerOptions
+from rota.events import Events, RunsClaimed
+from rota.model.run import Run
+from rota.store import runs as store
+from rota.store import workers
+
+ANSWER_WITHIN_S = 10.0  # a claim never waits for locks: one that takes longer has lost its server
+SWEEP_COST = 20  # a claim from the very beginning may take one part in this of the time
+SWEEP_AT_LEAST_EVERY_S = 5.0
+POLL_BUSY_S = 0.005  # how often to look while jobs keep coming
+BUSY_FOR_S = 0.25  # no job for this long: ask to be woken instead
+BUSY_CLAIMS = 12  # this many claims with work in that time: stop asking to be woken
+FIRST_LOOK_S = 0.02  # after falling asleep, doubled at each further look
+
+
+class Queue:
+    """A queue's claim position.
+
+    Claims start where the last one ended, because dead index entries before that point are what makes claims slow when an
+    old snapshot keeps them from being vacuumed. What was committed late, or has a higher priority, lies before that point and
+    is found by a sweep from the beginning; sweeps are as frequent as they are cheap.
+    """
+
+    def __init__(self, name: str, weight: int) -> None:
+        self.name = name
+        self.weight = weight
+        self.sweep_at = 0.0
+        self.unswept = False  # the last claim looked only at what lies after the position
+        self._after: store.Position | None = None
+
+    async def claim(self, conn: AsyncConn, worker: UUID, limit: int, lease_s: float) -> list[Run]:
+        """Takes up to `limit` jobs."""
+        started = monotonic()
+        sweep = self._after is None or started >= self.sweep_at
+        after = store.START if sweep or self._after is None else self._after
+        with answer_within(conn, ANSWER_WITHIN_S):
+            runs = await store.claim(conn, worker=worker, queue=self.name, limit=limit, lease_s=lease_s, after=after, now=started)
+        self.unswept = not sweep
+        if sweep:
+            ended = monotonic()
+            self.sweep_at = ended + min((ended - started) * SWEEP_COST, SWEEP_AT_LEAST_EVERY_S)
+        if runs:
+            last = store.Position(runs[-1].priority, runs[-1].run_at, runs[-1].id)
+            self._after = last if self._after is None or self._after < last else self._after
+        return runs
+
+
+class Claimer:
+    """Keeps the slots supplied from the queues, and rests when there is nothing to do."""
+
+    name = "claimer"
+
+    def __init__(
+        self, worker: UUID, options: WorkerOptions, holdings: Holdings, completer: Completer, events: Events,
+        pace_s: Callable[[], float | None],
+    ) -> None:  # fmt: skip
+        self.in_flight = False  # a claim has been sent and its answer not been taken in
+        self._worker = worker
+        self._options = options
+        self._holdings = holdings
+        self._completer = completer
+        self._events = events
+        self._pace_s = pace_s
+        self._queues = [Queue(name, weight) for name, weight in options.queues.items()]
+        self._promote_at = 0.0
+        self._wants_wake: bool | None = None  # what the database was told
+        self._found = deque([0.0], maxlen=BUSY_CLAIMS)  # when the last claims with work were
+        self._looks = 0
+        self._woken = False
+
+    async def serve(self, conn: AsyncConn) -> None:
+        """Claims on this connection until it breaks."""
+        self._wants_wake = None
+        # A claim may have been granted on a connection that broke before it could say so.
+        with answer_within(conn, ANSWER_WITHIN_S):
+            await store.release_unknown(conn, worker=self._worker, known=self._holdings.held.keys(), older_than_s=0)
+            if not self._options.pooled:
+                await conn.execute("LISTEN rota_wake")
+        while True:
+            await self._promote(conn)
+            self._holdings.room.clear()
+            want = self._room()
+            if want == 0:
+                await self._wait_for_room()
+            elif await self.run_once(conn, want) < want:
+                await self._rest(conn)
+            else:
+                await self._stay_awake(conn)
+
+    async def run_once(self, conn: AsyncConn, want: int) -> int:
+        """Claims up to `want` jobs; says how many were found."""
+        found = 0
+        for queue, share in self._shares(want):
+            limit = min(share, want - found)
+            if limit <= 0:
+                continue
+            self.in_flight = True
+            try:
+                runs = await queue.claim(conn, self._worker, limit, self._options.lease_s)
+                self._holdings.add(runs)
+            finally:
+                self.in_flight = False
+            if runs:
+                found += len(runs)
+                self._events.emit(RunsClaimed(queue.name, runs))
+        if found:
+            self._found.append(monotonic())
+            self._looks = 0
+        return found
+
+    def _shares(self, want: int) -> list[tuple[Queue, int]]:
+        """Which queues to ask for how many: first each for its share by weight, in a random order by weight, then for the rest."""
+        if len(self._queues) == 1:
+            return [(self._queues[0], want)]
+        total = sum(queue.weight for queue in self._queues)
+        order = sorted(self._queues, key=lambda queue: random.random() ** (1 / queue.weight), reverse=True)
+        return [(queue, max(want * queue.weight // total, 1)) for queue in order] + [(queue, want) for queue in order]
+
+    def _room(self) -> int:
+        """How many jobs to claim now: what the slots can start, and what they will have started in a moment."""
+        options, holdings = self._options, self._holdings
+        if self._completer.backlog > 4 * options.claim_batch:
+            return 0
+        pace_s = self._pace_s()
+        ahead = 0
+        if pace_s is not None and pace_s < options.claim_ahead_s:
+            ahead = min(int(options.concurrency * options.claim_ahead_s / max(pace_s, 1e-6)), 2 * options.claim_batch)
+        holdings.low_water = ahead // 2
+        if len(holdings.unstarted) > holdings.low_water:
+            return 0
+        return max(min(holdings.idle_slots + ahead - len(holdings.unstarted), options.claim_batch), 0)
+
+    async def _wait_for_room(self) -> None:
+        # With a limit, because delayed jobs become due for other workers too while this one is full.
+        try:
+            async with asyncio.timeout(max(self._promote_at - monotonic(), 0.001)):
+                await self._holdings.room.wait()
+        except TimeoutError:
+            pass
+
+    async def _promote(self, conn: AsyncConn) -> None:
+        if (now := monotonic()) < self._promote_at:
+            return
+        with answer_within(conn, ANSWER_WITHIN_S):
+            promoted, next_s = await store.promote(conn)
+        interval = self._options.poll_interval_s
+        self._promote_at = now if promoted else now + (interval if next_s is None else min(next_s, interval))
+
+    def _is_busy(self) -> bool:
+        return len(self._found) == BUSY_CLAIMS and monotonic() - self._found[0] < BUSY_FOR_S
+
+    async def _stay_awake(self, conn: AsyncConn) -> None:
+        """There is more than can be taken: nobody needs to wake us."""
+        if self._wants_wake is not False and self._is_busy():
+            await self._set_wants_wake(conn, False)
+
+    async def _rest(self, conn: AsyncConn) -> None:
+        """There was less than asked for. While jobs keep coming, look again soon; else ask to be woken and wait."""
+        if self._woken:
+            # It may have been for a job that is due later: learn when. Now, and not before the claim, which is what is urgent.
+            self._woken, self._promote_at = False, 0.0
+        elif self._options.pooled:
+            await self._wait(self._options.poll_interval_s if monotonic() - self._found[-1] > BUSY_FOR_S else POLL_BUSY_S)
+        elif self._is_busy() or (self._wants_wake is False and monotonic() - self._found[-1] < BUSY_FOR_S):
+            if self._wants_wake is not False:
+                await self._set_wants_wake(conn, False)
+            await self._wait(POLL_BUSY_S)
+        elif not self._wants_wake:
+            # The claim that follows finds what was committed before anybody could know that we wish to be woken.
+            await self._set_wants_wake(conn, True)
+        else:
+            # A transaction that looked before we asked may commit any time now: look a few times before trusting the wake-up.
+            look_s = min(FIRST_LOOK_S * 2.0**self._looks, self._options.poll_interval_s)
+            self._looks = min(self._looks + 1, 20)
+            await self._wait_for_wake(conn, self._bounded(look_s))
+
+    async def _set_wants_wake(self, conn: AsyncConn, wants_wake: bool) -> None:
+        with answer_within(conn, ANSWER_WITHIN_S):
+            await workers.want_wake(conn, id=self._worker, wants_wake=wants_wake)
+        self._wants_wake = wants_wake
+
+    def _bounded(self, seconds: float) -> float:
+        """No longer than until the next delayed job is due or the next sweep is allowed."""
+        now = monotonic()
+        due = [self._promote_at, *(queue.sweep_at for queue in self._queues if queue.unswept)]
+        return max(min(seconds, min(due) - now), 0.001)
+
+    async def _wait(self, seconds: float) -> None:
+        await asyncio.sleep(self._bounded(seconds))
+
+    async def _wait_for_wake(self, conn: AsyncConn, seconds: float) -> None:
+        async for _ in conn.notifies(timeout=seconds, stop_after=1):
+            self._woken = True

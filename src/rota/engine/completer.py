@@ -1,0 +1,162 @@
+"""Records how runs ended, in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from operator import attrgetter
+from time import monotonic
+from uuid import UUID
+
+import psycopg
+
+from rota.db.connection import AsyncConn, answer_within, is_disconnect
+from rota.engine.holdings import Holdings
+from rota.events import Events, LeaseLost, RunsFinished
+from rota.model.run import Run
+from rota.store import runs as store
+
+BATCH = 500
+PATIENCE_S = 0.005
+ANSWER_WITHIN_S = 20.0
+PLANS_LAST_S = 1.0  # the plan for an empty table reads all of a full one, and a table can fill within a second
+LOCKED_AGAIN_S = 0.5  # until a run whose job is locked is tried again
+_LOCKED = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+_REFUSED = (psycopg.DataError, psycopg.IntegrityError, psycopg.InternalError)  # the statement, not the connection, is to blame
+_by_id = attrgetter("id")
+
+
+class Completer:
+    """Collects ended runs and writes them down; while one batch is on its way the next one grows."""
+
+    name = "completer"
+
+    def __init__(self, worker: UUID, holdings: Holdings, events: Events) -> None:
+        self.pending: list[Run] = []
+        self._worker = worker
+        self._holdings = holdings
+        self._events = events
+        self._news = asyncio.Event()
+        self._flushing: list[Run] = []
+        self._locked: set[str] = set()  # jobs that were, when last looked
+        self._waiting = 0  # runs of such jobs, until they are tried again
+
+    def add(self, run: Run) -> None:
+        """Takes in a run that has ended."""
+        self.pending.append(run)
+        if len(self.pending) == 1:
+            self._news.set()
+
+    @property
+    def backlog(self) -> int:
+        return len(self.pending) + len(self._flushing) + self._waiting
+
+    async def drain(self, deadline: float) -> None:
+        """Waits until everything is written down, or the deadline has passed."""
+        while self.backlog and monotonic() < deadline:
+            await asyncio.sleep(0.01)
+
+    async def serve(self, conn: AsyncConn) -> None:
+        """Writes batches on this connection until it breaks; what was not confirmed is written again on the next one."""
+        planned = monotonic()
+        while True:
+            if not self._flushing:
+                self._flushing = await self.take()
+            with answer_within(conn, ANSWER_WITHIN_S):
+                if monotonic() - planned > PLANS_LAST_S:
+                    await conn.execute("DISCARD PLANS")
+                    planned = monotonic()
+                await self.run_once(conn, self._flushing)
+            self._flushing = []
+            self._holdings.room.set()  # a claimer that waited for us to catch up may go on
+
+    async def take(self) -> list[Run]:
+        """Waits until runs have ended and hands over the next batch of them."""
+        if not self.pending:
+            self._news.clear()
+            await self._news.wait()
+        # While quick jobs follow each other, a moment's patience makes one commit of many.
+        patience = monotonic() + PATIENCE_S
+        while len(self.pending) < BATCH and self._holdings.unstarted and monotonic() < patience:
+            await asyncio.sleep(0.001)
+        batch, self.pending = self.pending[:BATCH], self.pending[BATCH:]
+        return batch
+
+    async def run_once(self, conn: AsyncConn, batch: Sequence[Run]) -> None:
+        """Records one batch and tells what became of it."""
+        # In the order in which an enqueue locks parents: the other way round the two could deadlock.
+        unsaid = sorted((run for run in batch if run.state is None), key=_by_id)
+        locked = await self._still_locked(conn, unsaid)
+        try:
+            await self._record(conn, [run for run in unsaid if run.id not in locked])
+        except _LOCKED:
+            # Somebody's transaction has a job of the batch: those that are free need not wait for it.
+            locked = await store.locked(conn, runs=unsaid)
+            await self._record_free(conn, [run for run in unsaid if run.state is None and run.id not in locked])
+        except _REFUSED as error:
+            if is_disconnect(error):
+                raise
+            await self._record_alone(conn, [run for run in unsaid if run.state is None])
+        finished = []
+        for run in batch:
+            if run.state is None:
+                self._put_off(run)
+                continue
+            self._locked.discard(run.id)
+            self._holdings.drop(run)
+            if run.state == "lost":
+                self._events.emit(LeaseLost(run))
+            else:
+                finished.append(run)
+        self._events.emit(RunsFinished(finished))
+
+    async def _still_locked(self, conn: AsyncConn, runs: Sequence[Run]) -> set[str]:
+        suspects = [run for run in runs if run.id in self._locked] if self._locked else []
+        return await store.locked(conn, runs=suspects) if suspects else set()
+
+    async def _record_free(self, conn: AsyncConn, runs: Sequence[Run]) -> None:
+        try:
+            await self._record(conn, runs)
+        except (*_LOCKED, *_REFUSED):  # one has a child that is locked, or was locked just now
+            await self._record_alone(conn, [run for run in runs if run.state is None])
+
+    async def _record(self, conn: AsyncConn, runs: Sequence[Run]) -> None:
+        plain = [run for run in runs if run.outcome == "completed"]
+        other = [run for run in runs if run.outcome != "completed"]
+        if plain:
+            not_ours = await store.complete(conn, worker=self._worker, runs=plain)
+            for run in plain:
+                if run.id in not_ours:
+                    other.append(run)
+                else:
+                    run.state = "completed"
+        if other:
+            states = await store.finish(conn, worker=self._worker, runs=other)
+            for run in other:
+                run.state = states[run.id] or "lost"
+
+    async def _record_alone(self, conn: AsyncConn, runs: Sequence[Run]) -> None:
+        """One by one, so that none keeps another from being recorded."""
+        for run in runs:
+            with contextlib.suppress(*_LOCKED):
+                try:
+                    states = await store.finish(conn, worker=self._worker, runs=[run])
+                except _REFUSED as error:
+                    if is_disconnect(error):
+                        raise
+                    # What the handler left has been made safe to store, and yet it is not: better without it than never.
+                    run.result = None
+                    run.error = {"type": type(error).__name__, "message": f"could not be recorded in full: {error}"}
+                    states = await store.finish(conn, worker=self._worker, runs=[run])
+                run.state = states[run.id] or "lost"
+
+    def _put_off(self, run: Run) -> None:
+        """It is locked, and must not hold up the next batch at once again."""
+        self._locked.add(run.id)
+        self._waiting += 1
+        asyncio.get_running_loop().call_later(LOCKED_AGAIN_S, self._take_up, run)
+
+    def _take_up(self, run: Run) -> None:
+        self._waiting -= 1
+        self.add(run)

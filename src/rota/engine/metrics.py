@@ -1,0 +1,138 @@
+"""Events as Prometheus metrics.
+
+Tens of thousands of runs a second pass here, so the subscriber adds up plain numbers per batch, and the metric objects are made
+when somebody scrapes.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rota import events as e
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+
+
+class _Histogram:
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(BOUNDS, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, float]]:
+        filled, cumulated = 0, []
+        for bound, count in zip((*map(str, BOUNDS), "+Inf"), self.counts, strict=True):
+            filled += count
+            cumulated.append((bound, float(filled)))
+        return cumulated
+
+
+class Metrics(Collector):
+    """A Prometheus collector fed by the engine's events."""
+
+    def __init__(self, events: e.Events) -> None:
+        self._lock = threading.Lock()
+        self._claimed: Counter[str] = Counter()
+        self._finished: Counter[tuple[str, ...]] = Counter()
+        self._retried: Counter[str] = Counter()
+        self._rescued: Counter[str] = Counter()
+        self._lease_lost: Counter[str] = Counter()
+        self._released = 0
+        self._outages = 0
+        self._durations: dict[str, _Histogram] = {}
+        self._latencies: dict[str, _Histogram] = {}
+        events.subscribe(e.RunsClaimed, self._on_claimed)
+        events.subscribe(e.RunsFinished, self._on_finished)
+        events.subscribe(e.RunRescued, self._on_rescued)
+        events.subscribe(e.LeaseLost, self._on_lease_lost)
+        events.subscribe(e.RunsReleased, self._on_released)
+        events.subscribe(e.DatabaseLost, self._on_database_lost)
+
+    def _on_claimed(self, event: e.RunsClaimed) -> None:
+        with self._lock:
+            self._claimed[event.queue] += len(event.runs)
+            histogram = self._latencies.get(event.queue) or self._latencies.setdefault(event.queue, _Histogram())
+            for run in event.runs:
+                histogram.add(run.wait_s)
+
+    def _on_finished(self, event: e.RunsFinished) -> None:
+        with self._lock:
+            for run in event.runs:
+                self._finished[run.task, run.queue, run.outcome or ""] += 1
+                if run.state == "queued" and run.outcome in ("failed", "crashed"):
+                    self._retried[run.task] += 1
+                histogram = self._durations.get(run.task) or self._durations.setdefault(run.task, _Histogram())
+                histogram.add(run.took_s)
+
+    def _on_rescued(self, event: e.RunRescued) -> None:
+        with self._lock:
+            self._rescued[event.task] += 1
+
+    def _on_lease_lost(self, event: e.LeaseLost) -> None:
+        with self._lock:
+            self._lease_lost[event.run.task] += 1
+
+    def _on_released(self, event: e.RunsReleased) -> None:
+        with self._lock:
+            self._released += event.count
+
+    def _on_database_lost(self, _event: e.DatabaseLost) -> None:
+        with self._lock:
+            self._outages += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics as they are now."""
+        with self._lock:
+            yield _counter("rota_jobs_claimed", "Jobs claimed.", ["queue"], {(queue,): n for queue, n in self._claimed.items()})
+            yield _counter("rota_runs_finished", "Runs recorded, by outcome.", ["task", "queue", "outcome"], dict(self._finished))
+            yield _counter("rota_runs_retried", "Failed runs whose job will be tried again.", ["task"], _by_task(self._retried))
+            yield _counter("rota_runs_rescued", "Jobs taken from dead workers.", ["task"], _by_task(self._rescued))
+            yield _counter(
+                "rota_leases_lost",
+                "Runs whose end was refused because another worker has the job.",
+                ["task"],
+                _by_task(self._lease_lost),
+            )
+            yield _counter("rota_jobs_released", "Claimed jobs given back unstarted.", [], {(): self._released})
+            yield _counter(
+                "rota_database_errors",
+                "Broken connections and failed statements, all retried.",
+                [],
+                {(): self._outages},
+            )
+            yield _histogram("rota_run_duration_seconds", "How long handlers ran.", "task", self._durations)
+            yield _histogram(
+                "rota_queue_latency_seconds",
+                "How long jobs were due before they were claimed.",
+                "queue",
+                self._latencies,
+            )
+
+
+def _by_task(counter: Counter[str]) -> dict[tuple[str, ...], int]:
+    return {(task,): count for task, count in counter.items()}
+
+
+def _counter(name: str, text: str, labels: list[str], values: dict[tuple[str, ...], int]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for label_values, value in values.items():
+        family.add_metric(label_values, value)
+    return family
+
+
+def _histogram(name: str, text: str, label: str, histograms: dict[str, _Histogram]) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=[label])
+    for label_value, histogram in histograms.items():
+        family.add_metric([label_value], histogram.buckets(), histogram.total)
+    return family

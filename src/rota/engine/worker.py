@@ -1,0 +1,194 @@
+"""A worker: one process that claims and runs jobs, made of small services."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from time import monotonic
+from typing import Protocol
+from uuid import UUID
+
+from rota.db.connection import AsyncConn, Backoff, answer_within, close_quietly, connect_async
+from rota.engine.claimer import Claimer
+from rota.engine.completer import Completer
+from rota.engine.desk import Desk
+from rota.engine.executor import Executor
+from rota.engine.heartbeat import Heartbeat
+from rota.engine.holdings import Holdings
+from rota.engine.isolate import Quarantine
+from rota.engine.options import WorkerOptions
+from rota.engine.slots import Slots
+from rota.engine.upkeep import Upkeep
+from rota.events import DatabaseBack, DatabaseLost, Events, RunsReleased, WorkerBroken, WorkerStarted, WorkerStopped, WorkerStopping
+from rota.model.ids import new_id
+from rota.model.run import Run
+from rota.model.task import TaskSpec
+from rota.store import runs as store
+
+CLEANUP_S = 2.0  # for handlers that were told to stop, and for the last words to the database
+
+
+class Service(Protocol):
+    """A part of the worker with a connection of its own."""
+
+    name: str
+
+    async def serve(self, conn: AsyncConn) -> None:
+        """Works on this connection until it breaks."""
+
+
+class Worker:
+    """Claims and runs jobs until it is told to stop."""
+
+    def __init__(
+        self,
+        dsn: str,
+        tasks: Mapping[str, TaskSpec],
+        options: WorkerOptions | None = None,
+        events: Events | None = None,
+    ) -> None:
+        self.id: UUID = new_id()  # new at each boot: no worker ever takes up another's identity
+        self.options = options or WorkerOptions()
+        self.events = events or Events()
+        self._dsn = dsn
+        self._tasks = tasks
+        self._stops = 0
+        self._stopping = asyncio.Event()
+        self._now = asyncio.Event()  # stop without waiting for running jobs
+
+    def stop(self) -> None:
+        """Lets running jobs finish and ends; called again, gives up on them. Safe to call from a signal handler of the loop."""
+        self._stops += 1
+        (self._stopping if self._stops == 1 else self._now).set()
+
+    async def run(self) -> None:
+        """Works until `stop`: then no new claims → unstarted jobs back → running ones drain → the rest back → closed."""
+        options, events = self.options, self.events
+        loop = asyncio.get_running_loop()
+        holdings = Holdings()
+        desk = Desk(self._dsn, self.id, size=options.concurrency, pooled=options.pooled)
+        quarantine = Quarantine(desk, self._dsn)
+        executor = Executor(self._tasks, desk, events, quarantine.perform, options.lease_s)
+        completer = Completer(self.id, holdings, events)
+        slots = Slots(options.concurrency, holdings, executor, completer, events)
+        claimer = Claimer(self.id, options, holdings, completer, events, lambda: slots.pace_s)
+        upkeep = Upkeep(self.id, options, holdings, claimer, events, slots.interrupt)
+
+        def lose(run: Run) -> None:
+            loop.call_soon_threadsafe(slots.interrupt, run.id, "lost")
+
+        heartbeat = Heartbeat(self._dsn, self.id, options, list(self._tasks.values()), holdings, events, lose)
+        heartbeat.start()
+        background: list[asyncio.Task[None]] = []
+        try:
+            if not await self._registered(heartbeat):
+                return
+            working = slots.start()
+            claiming = asyncio.create_task(self._keep(claimer), name="rota-claimer")
+            background = [
+                asyncio.create_task(self._keep(completer), name="rota-completer"),
+                asyncio.create_task(self._keep(upkeep), name="rota-upkeep"),
+                asyncio.create_task(slots.tick(), name="rota-tick"),
+                asyncio.create_task(_watch(heartbeat), name="rota-watch"),
+            ]
+            for task in (*working, claiming, *background):
+                task.add_done_callback(self._end_with)
+            events.emit(WorkerStarted(self.id, list(options.queues), options.concurrency))
+            await self._stopping.wait()
+
+            await _end(claiming)
+            events.emit(WorkerStopping(self.id, len(slots.running)))
+            deadline = monotonic() + options.shutdown_timeout_s
+            await self._give_back(holdings, deadline)
+            while slots.running and monotonic() < deadline and not self._now.is_set():
+                await asyncio.sleep(0.01)
+            await slots.interrupt_all("shutdown", CLEANUP_S)
+            for slot in slots.running:  # a thread that does not listen: its run ends here, whatever it still does
+                run = slot.run
+                assert run is not None
+                run.outcome, run.error = (
+                    "released",
+                    {"type": "Shutdown", "message": "its worker stopped before it ended"},
+                )
+                completer.add(run)
+            await completer.drain(monotonic() + CLEANUP_S)
+        finally:
+            for task in background:
+                await _end(task)
+            await slots.close()
+            await quarantine.close()
+            await asyncio.to_thread(heartbeat.close, "stopped", CLEANUP_S)
+            await desk.close()
+            events.emit(WorkerStopped(self.id))
+
+    def _end_with(self, task: asyncio.Task[None]) -> None:
+        """A part that ends before it was told to, say because a handler cancelled every task it found, takes the worker with it:
+        better none, which a supervisor replaces, than one that looks alive and does nothing."""
+        if not self._stopping.is_set():
+            error = None if task.cancelled() else task.exception()
+            self.events.emit(WorkerBroken(self.id, task.get_name(), error))
+            self.stop()
+
+    async def _registered(self, heartbeat: Heartbeat) -> bool:
+        while not heartbeat.registered.is_set():
+            if self._stopping.is_set():
+                return False
+            await asyncio.sleep(0.02)
+        return True
+
+    async def _keep(self, service: Service) -> None:
+        """Gives a service a connection, and another one when that breaks, for as long as the worker lives."""
+        backoff = Backoff()
+        away_since: float | None = None
+        while True:
+            conn: AsyncConn | None = None
+            started = monotonic()
+            try:
+                conn = await connect_async(self._dsn, service.name, pooled=self.options.pooled)
+                if away_since is not None:
+                    self.events.emit(DatabaseBack(service.name, monotonic() - away_since))
+                    away_since = None
+                await service.serve(conn)
+            except Exception as error:  # whatever it is, a worker that stops claiming in silence is worse
+                if monotonic() - started > 5:
+                    backoff.reset()
+                wait_s = backoff.next()
+                away_since = away_since or monotonic()
+                self.events.emit(DatabaseLost(service.name, error, wait_s))
+                await close_quietly(conn)
+                await asyncio.sleep(wait_s)
+            finally:
+                await close_quietly(conn)
+
+    async def _give_back(self, holdings: Holdings, deadline: float) -> None:
+        """Returns what has not been started, and claims whose answer was cut off by the stop."""
+        unstarted = holdings.take_unstarted()
+        backoff = Backoff()
+        while monotonic() < deadline:
+            conn: AsyncConn | None = None
+            try:
+                conn = await connect_async(self._dsn, "release", pooled=self.options.pooled)
+                with answer_within(conn, CLEANUP_S):
+                    await store.release(conn, worker=self.id, runs=unstarted)
+                    await store.release_unknown(conn, worker=self.id, known=holdings.held.keys(), older_than_s=0)
+            except Exception as error:
+                wait_s = backoff.next()
+                self.events.emit(DatabaseLost("release", error, wait_s))
+                await asyncio.sleep(wait_s)
+            else:
+                if unstarted:
+                    self.events.emit(RunsReleased(len(unstarted), "the worker is stopping"))
+                return
+            finally:
+                await close_quietly(conn)
+
+
+async def _watch(heartbeat: Heartbeat) -> None:
+    while True:
+        await asyncio.sleep(1)
+        heartbeat.check()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task}, timeout=CLEANUP_S)

@@ -1,0 +1,200 @@
+"""Wake-ups are hints: an idle worker starts at once, and everything works without them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import psycopg
+import pytest
+from tests.support.engine import Engine
+from tests.support.wait import until
+
+from rota.contrib.testing.clock import Clock
+from rota.model.outcome import Snooze
+from rota.store import runs as store
+
+LONG_POLL = 60.0
+SOON = 2.0  # a fraction of the poll, and enough for a machine that is busy with other tests
+
+
+@pytest.fixture
+def claims(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A line for each claim that is sent to the database."""
+    sent: list[str] = []
+    claim = store.claim
+
+    async def note(*args: object, **options: object) -> object:
+        sent.append(str(options["queue"]))
+        return await claim(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "claim", note)
+    return sent
+
+
+async def idle(engine: Engine, workers: int = 1) -> None:
+    """Wait until workers have asked to be woken and stopped looking by themselves."""
+    await until(lambda: engine.count("rota.worker WHERE wants_wake") == workers)
+    await asyncio.sleep(0.7)  # the looks after falling asleep: 20, 40, 80, 160, 320 ms
+
+
+@pytest.mark.req("Q12")
+async def test_an_idle_worker_is_woken(engine: Engine) -> None:
+    @engine.task
+    async def work() -> None: ...
+
+    async with engine.worker(poll_interval_s=LONG_POLL):
+        await idle(engine)
+        for _ in range(5):
+            await engine.ended(engine.enqueue(work), deadline_s=SOON)
+
+
+@pytest.mark.req("Q12")
+async def test_an_idle_worker_asks_seldom(engine: Engine, claims: list[str]) -> None:
+    """Asleep it looks once in a poll interval, and neither sweeps nor promotes in between."""
+
+    @engine.task
+    async def work() -> None: ...
+
+    async with engine.worker(poll_interval_s=LONG_POLL):
+        await idle(engine)
+        await engine.ended(*[engine.enqueue(work) for _ in range(20)])
+        await idle(engine)
+        claims.clear()
+        await asyncio.sleep(1)
+        assert len(claims) <= 2
+
+
+@pytest.mark.req("Q12")
+@pytest.mark.fault(6)
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_polling_stands_behind_it(engine: Engine, pooled: bool) -> None:
+    """Every NOTIFY is lost: work goes on."""
+
+    @engine.task
+    async def work() -> None: ...
+
+    engine.conn.execute("CREATE OR REPLACE FUNCTION rota.wake() RETURNS void LANGUAGE sql AS ''")
+    async with engine.worker(poll_interval_s=0.2, pooled=pooled):
+        for _ in range(3):
+            await asyncio.sleep(0.3)  # asleep by now
+            await engine.ended(engine.enqueue(work), deadline_s=5)
+
+
+async def test_no_wake_up_is_lost_between_the_last_look_and_the_wish(engine: Engine) -> None:
+    """Jobs that come at every moment of a worker's falling asleep are found without waiting for the poll."""
+
+    @engine.task
+    async def work() -> None: ...
+
+    async with engine.worker(poll_interval_s=LONG_POLL):
+        for n in range(60):
+            await engine.ended(engine.enqueue(work), deadline_s=SOON)
+            await asyncio.sleep(n % 20 / 200)  # a little later each time
+
+
+async def test_a_transaction_that_looked_before_the_worker_slept(engine: Engine) -> None:
+    """Its insert saw nobody who wished to be woken; it commits when the worker is asleep."""
+
+    @engine.task
+    async def work() -> None: ...
+
+    with psycopg.connect(engine.dsn) as conn:
+        id = engine.enqueue(work, conn=conn)
+        async with engine.worker(poll_interval_s=LONG_POLL):
+            await until(lambda: engine.count("rota.worker WHERE wants_wake") == 1)
+            conn.commit()
+            await engine.ended(id, deadline_s=SOON)
+
+
+async def test_busy_workers_are_not_notified(engine: Engine) -> None:
+    """An insert pays for NOTIFY only when somebody sleeps."""
+    gate = asyncio.Event()
+    stream = 0
+
+    @engine.task
+    async def work() -> None:
+        nonlocal stream
+        stream += 1
+        if not gate.is_set():
+            engine.enqueue("work")
+
+    async with engine.worker(concurrency=1):
+        engine.enqueue("work")
+        await until(lambda: stream > 20 and engine.count("rota.worker WHERE wants_wake") == 0)
+        gate.set()
+        await until(lambda: engine.count("rota.worker WHERE wants_wake") == 1)
+
+
+@pytest.mark.req("Q03")
+async def test_delayed_jobs_start_on_time(engine: Engine, clock: Clock) -> None:
+    due: list[float] = []
+
+    @engine.task
+    async def work() -> None:
+        due.append(asyncio.get_running_loop().time())
+
+    early = engine.enqueue(work, delay=timedelta(seconds=0.5))
+    async with engine.worker(poll_interval_s=LONG_POLL):
+        await idle(engine)
+        late = engine.enqueue(work, delay=timedelta(seconds=0.3))
+        assert engine.row(late).state == "delayed"
+        await engine.ended(early, late, deadline_s=SOON)
+        for id in (early, late):
+            [run] = engine.runs(id)
+            assert run.started_at >= run.run_at, "before its time"
+        # And by the database's clock: an hour passes at once there, and never here.
+        hour = engine.enqueue(work, delay=timedelta(hours=1))
+        clock.move(timedelta(hours=1))
+        engine.conn.execute("SELECT rota.wake()")
+        await engine.ended(hour, deadline_s=SOON)
+
+
+async def test_a_snoozed_job_comes_back_on_time(engine: Engine) -> None:
+    """Nothing is enqueued that would wake anybody: the worker itself made the job wait."""
+    runs = 0
+
+    @engine.task
+    async def work() -> Snooze | None:
+        nonlocal runs
+        runs += 1
+        return Snooze("300ms") if runs < 3 else None
+
+    async with engine.worker(poll_interval_s=LONG_POLL):
+        await idle(engine)
+        await engine.ended(engine.enqueue(work), deadline_s=3 * SOON)
+
+
+async def test_what_a_stopping_worker_returns_wakes_another(engine: Engine) -> None:
+    begun: list[str] = []
+
+    @engine.task
+    async def work() -> None:
+        begun.append("")
+        if len(begun) == 1:
+            await asyncio.sleep(60)
+
+    async with engine.worker(poll_interval_s=LONG_POLL, shutdown_timeout_s=0.1):
+        id = engine.enqueue(work)
+        await until(lambda: begun)
+        other = engine.worker(poll_interval_s=LONG_POLL)
+        await other.__aenter__()
+        await idle(engine, 2)
+    try:
+        await engine.ended(id, deadline_s=SOON)
+    finally:
+        await other.__aexit__(None, None, None)
+    assert engine.outcomes(id) == ["released", "completed"]
+
+
+async def test_a_released_child_wakes_an_idle_worker(engine: Engine) -> None:
+    @engine.task
+    async def work() -> None: ...
+
+    async with engine.worker(poll_interval_s=LONG_POLL, queues={"children": 1}):
+        await idle(engine)
+        parent = engine.enqueue(work, queue="parents")
+        child = engine.enqueue(work, queue="children", parents=[parent])
+        await asyncio.sleep(0.5)
+        async with engine.worker(queues={"parents": 1}):
+            await engine.ended(child, deadline_s=SOON)
