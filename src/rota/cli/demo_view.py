@@ -1,0 +1,182 @@
+"""What `rota demo` shows: figures read from the database once a second, as a live view or as plain lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+import psycopg
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from rota.db import queries
+from rota.model.duration import show_duration
+
+SQL = queries.load("demo")
+WINDOW = timedelta(minutes=1)  # jobs older than this have ended: their runs are counted a last time, and kept as a sum
+LIVE = {"running": "cyan", "queued": "white", "later": "blue", "waiting": "magenta"}
+FATES = {
+    "completed": "green",
+    "snoozed": "blue",
+    "retried": "yellow",
+    "timed out": "yellow",
+    "lost": "red",
+    "failed": "red",
+    "canceled": "magenta",
+}
+TEXT_COLUMNS = {"live jobs", "ended runs", "worker process", "failed at", "task", "then", "error"}
+BARS = " ▁▂▃▄▅▆▇█"
+
+
+@dataclass
+class Figures:
+    """The state of the demo, and how it got there."""
+
+    started_at: datetime
+    now: datetime
+    live: dict[str, int] = field(default_factory=dict)
+    ended: Counter[tuple[str, str]] = field(default_factory=Counter)  # by task and fate
+    failures: list[tuple[Any, ...]] = field(default_factory=list)
+    workers: list[tuple[Any, ...]] = field(default_factory=list)
+    rates: deque[float] = field(default_factory=lambda: deque(maxlen=60))  # jobs completed per second
+
+    def fate(self, name: str) -> int:
+        """How many runs ended this way."""
+        return sum(count for (_, fate), count in self.ended.items() if fate == name)
+
+
+class Gauge:
+    """Reads the figures, at a cost that does not grow with the length of the demo."""
+
+    def __init__(self, conn: psycopg.AsyncConnection[tuple[Any, ...]], now: datetime) -> None:
+        self._conn = conn
+        self._settled: Counter[tuple[str, str]] = Counter()
+        self._settled_until = now
+        self.figures = Figures(now, now)
+
+    @classmethod
+    async def starting_now(cls, conn: psycopg.AsyncConnection[tuple[Any, ...]]) -> Self:
+        """A gauge of the jobs made from now on, by the database's clock."""
+        row = await (await conn.execute("SELECT rota.now()")).fetchone()
+        assert row is not None
+        return cls(conn, row[0])
+
+    async def read(self) -> Figures:
+        """Brings the figures up to date."""
+        figures = self.figures
+        before, completed_before = figures.now, figures.fate("completed")
+        (figures.now,) = (await self._fetch("SELECT rota.now()"))[0]
+        if figures.now - self._settled_until > 2 * WINDOW:
+            until = figures.now - WINDOW
+            self._settled += await self._count(self._settled_until, until)
+            self._settled_until = until
+        figures.ended = self._settled + await self._count(self._settled_until, figures.now + WINDOW)
+        figures.live = dict(await self._fetch(SQL["demo_live"]))
+        figures.failures = await self._fetch(SQL["demo_failures"], since=figures.now - WINDOW, limit=6)
+        figures.workers = await self._fetch(SQL["demo_workers"])
+        elapsed = (figures.now - before).total_seconds()
+        if elapsed > 0:
+            figures.rates.append((figures.fate("completed") - completed_before) / elapsed)
+        return figures
+
+    async def _count(self, since: datetime, until: datetime) -> Counter[tuple[str, str]]:
+        rows = await self._fetch(SQL["demo_ended"], since=since, until=until)
+        return Counter({(task, fate): count for task, fate, count in rows})
+
+    async def _fetch(self, sql: Any, **parameters: Any) -> list[tuple[Any, ...]]:
+        return await (await self._conn.execute(sql, parameters)).fetchall()
+
+
+async def watch(url: str) -> AsyncIterator[Figures]:
+    """Yields the figures once a second, for ever."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
+        gauge = await Gauge.starting_now(conn)
+        while True:
+            yield await gauge.read()
+            await asyncio.sleep(1)
+
+
+def render_line(figures: Figures) -> str:
+    """The figures in one line, for logs and pipes."""
+    parts = [f"{(figures.now - figures.started_at).total_seconds():5.0f} s", f"{_rate(figures):5.0f} jobs/s"]
+    parts += [f"{state} {figures.live.get(state, 0)}" for state in LIVE]
+    parts += [f"{fate} {figures.fate(fate)}" for fate in FATES]
+    return "  ".join([*parts, f"workers {len(figures.workers)}"])
+
+
+def render_view(figures: Figures, hints: list[str]) -> RenderableType:
+    """The figures as a screen."""
+    counts = Table.grid(padding=(0, 4))
+    counts.add_row(_live_table(figures), _task_table(figures))
+    tables: list[RenderableType] = [counts, _worker_table(figures), _failure_table(figures)]
+    spaced = [part for table in tables for part in (Text(), table)]
+    return Group(
+        Panel(Group(_headline(figures), *spaced), title="Rota demo", subtitle="Ctrl-C stops it", box=box.ROUNDED),
+        *(Text(hint, style="dim") for hint in hints),
+    )
+
+
+def _rate(figures: Figures) -> float:
+    recent = list(figures.rates)[-5:]
+    return sum(recent) / len(recent) if recent else 0.0
+
+
+def _headline(figures: Figures) -> Text:
+    age = timedelta(seconds=round((figures.now - figures.started_at).total_seconds()))
+    peak = max(figures.rates, default=0) or 1
+    bars = "".join(BARS[round(rate / peak * (len(BARS) - 1))] for rate in figures.rates)
+    return Text.assemble(
+        (f"{_rate(figures):,.0f} jobs/s", "bold green"),
+        f"   {figures.fate('completed'):,} completed in {show_duration(age)}   ",
+        (bars, "green"),
+    )
+
+
+def _table(*columns: str, **options: Any) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, **options)
+    for column in columns:
+        ratio = 1 if column == "error" else None  # it takes what the others leave
+        table.add_column(column, justify="left" if column in TEXT_COLUMNS else "right", no_wrap=True, ratio=ratio)
+    return table
+
+
+def _live_table(figures: Figures) -> Table:
+    table = _table("live jobs", "")
+    for state, style in LIVE.items():
+        table.add_row(Text(state, style=style), f"{figures.live.get(state, 0):,}")
+    return table
+
+
+def _task_table(figures: Figures) -> Table:
+    shown = [fate for fate in FATES if figures.fate(fate) or fate in ("completed", "retried", "failed")]
+    table = _table("ended runs", *shown)
+    for task in sorted({task for task, _ in figures.ended}):
+        counts = [(figures.ended[task, fate], FATES[fate]) for fate in shown]
+        table.add_row(task, *(Text(f"{count:,}" if count else "·", style if count else "dim") for count, style in counts))
+    return table
+
+
+def _worker_table(figures: Figures) -> Table:
+    table = _table("worker process", "running", "slots", "seen", "up")
+    for pid, slots, started_at, seen_at, running in figures.workers:
+        # The workers' clocks and ours are the database's, but it may have moved on between two of our questions.
+        seen = max(figures.now - seen_at, timedelta(0))
+        up = timedelta(seconds=round((figures.now - started_at).total_seconds()))
+        table.add_row(str(pid), str(running), str(slots), f"{show_duration(seen)} ago", show_duration(up))
+    return table
+
+
+def _failure_table(figures: Figures) -> Table:
+    table = _table("failed at", "task", "attempt", "then", "error", expand=True)
+    for finished_at, task, attempt, final, kind, message in figures.failures:
+        then = Text("failed", "red") if final else Text("retried", "yellow")
+        error = Text(f"{kind}: {message}".partition("\n")[0], overflow="ellipsis")
+        table.add_row(f"{finished_at.astimezone():%H:%M:%S}", task, str(attempt), then, error)
+    return table

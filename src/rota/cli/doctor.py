@@ -1,0 +1,52 @@
+"""`rota doctor`: what is wrong, who does it, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import typer
+
+from rota.cli.output import JsonOption, format_cell, print_json, say
+from rota.config import load_settings
+from rota.control.doctor import Finding, examine
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """Check the database and the workers, and name what is wrong.
+
+    The exit code is 1 when something does not work.
+    """
+    findings = asyncio.run(_examine(quiet=as_json))
+    if as_json:
+        print_json(findings)
+    failed = sum(finding.level == "fail" for finding in findings)
+    warned = sum(finding.level == "warn" for finding in findings)
+    if not as_json:
+        say(f"{failed} to repair, {warned} to look at" if failed or warned else "all is well")
+    if failed:
+        raise typer.Exit(1)
+
+
+async def _examine(*, quiet: bool) -> list[Finding]:
+    database = load_settings().database
+    findings = []
+    async for finding in examine(database.dsn, pooled=database.pooled, connect_timeout_s=round(database.connect_timeout_s)):
+        findings.append(finding)
+        if not quiet:
+            _print(finding)
+    return findings
+
+
+def _print(finding: Finding) -> None:
+    colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    level = typer.style(f"{finding.level:5}", fg=COLORS[finding.level]) if colored else f"{finding.level:5}"
+    print(f"{level} {finding.check:14} {format_cell(finding.sentence)}")
+    if finding.next is not None:
+        print(f"{'':20} → {finding.next}", flush=True)

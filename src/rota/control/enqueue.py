@@ -1,0 +1,85 @@
+"""Enqueue by name, for those who do not have the application's code: the rules are those of `rota.enqueue` in SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from rota.db.connection import AsyncConn
+from rota.errors import Conflict, ParentNotFound, PayloadError, RotaError, UnknownQueue, UnknownTask, UsageError
+from rota.model.filters import check_text
+from rota.model.job import MAX_KEY_BYTES
+from rota.model.retry import check_max_attempts
+from rota.model.task import check_priority
+from rota.store import jobs_change
+
+
+async def enqueue(
+    conn: AsyncConn,
+    task: str,
+    payload: dict[str, Any],
+    *,
+    queue: str | None = None,
+    priority: int | None = None,
+    run_at: datetime | None = None,
+    delay: timedelta | None = None,
+    key: str | None = None,
+    strict: bool = False,
+    max_attempts: int | None = None,
+    timeout: timedelta | None = None,
+    parents: Sequence[UUID] = (),
+    on_parent_failure: str = "cancel",
+    triggered_by: dict[str, Any] | None = None,
+) -> tuple[UUID, bool]:
+    """Stores a job of a task that some worker has made known; its id, and whether it is new (another may have its key)."""
+    for name, text in (("task", task), ("queue", queue), ("key", key)):
+        check_text(name, text)
+    if priority is not None:
+        check_priority(priority)
+    if max_attempts is not None:
+        check_max_attempts(max_attempts)
+    if key is not None and not 1 <= len(key.encode()) <= MAX_KEY_BYTES:
+        raise UsageError(f"key has {len(key.encode())} bytes, which is out of range: from 1 to {MAX_KEY_BYTES}")
+    try:
+        async with conn.transaction():
+            id = await jobs_change.enqueue(
+                conn,
+                task=task,
+                payload=json.dumps(payload),
+                queue=queue,
+                priority=priority,
+                run_at=run_at,
+                delay=delay,
+                key=key,
+                strict=strict,
+                max_attempts=max_attempts,
+                timeout=timeout,
+                parents=list(parents),
+                on_parent_failure=on_parent_failure,
+                triggered_by=json.dumps(triggered_by) if triggered_by else None,
+            )
+            return id, await jobs_change.is_new(conn, id)
+    except psycopg.DatabaseError as error:
+        if (refusal := _refusal(error)) is not None:
+            raise refusal from error
+        raise
+
+
+def _refusal(error: psycopg.DatabaseError) -> RotaError | None:
+    message, hint = error.diag.message_primary or str(error), error.diag.message_hint
+    text = f"{message}. {hint}" if hint else message
+    match error.sqlstate:
+        case "RT404":
+            return UnknownQueue(text) if message.startswith("unknown queue") else UnknownTask(text)
+        case "RT409":
+            return Conflict(text)
+        case "RT422":
+            return ParentNotFound(text) if "does not exist" in message else PayloadError(text)
+        case "22P05" | "22021" | "22P02":
+            return PayloadError(f"the payload cannot be stored: {text} ({error.diag.message_detail})")
+    return None

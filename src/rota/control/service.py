@@ -1,0 +1,286 @@
+"""What operators can see and do: the one place that library, command line and API go through."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import random
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import UUID
+
+from psycopg import errors
+
+from rota.control import search
+from rota.db.connection import AsyncConn
+from rota.errors import Conflict, InvalidTransition, NotFound, UnknownQueue, UsageError
+from rota.model.capped import COUNT_CAP, Capped
+from rota.model.filters import FINISHED_STATES, LIVE_STATES, JobFilter
+from rota.store import jobs_change, jobs_read, queues, workers_read
+from rota.store.jobs_read import JobRecord, JobSummary, Relative, RunRecord
+from rota.store.workers_read import WorkerRecord
+
+MAX_LIMIT = 1000
+BULK_BATCH = 100
+LOCK_TRIES = 5
+RELATIVES_SHOWN = 100
+RUNS_SHOWN = 100
+
+RETRYABLE = ("failed", "canceled", "queued")
+CANCELABLE = LIVE_STATES
+
+Change = Callable[[AsyncConn, list[UUID]], Awaitable[dict[UUID, str | None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """Some jobs, newest first; `next` is where the following page begins, None when there is none.
+
+    A page can be short, even empty, and still have a next one: the search for rare jobs ends after so many others.
+    """
+
+    jobs: list[JobSummary]
+    next: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetail:
+    """A job, its finished attempts (the newest first) and its relatives."""
+
+    job: JobRecord
+    runs: list[RunRecord]
+    parents: list[Relative]
+    children: list[Relative]
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """What an operation on many jobs did: some may have changed their state, or be locked, in the meantime."""
+
+    changed: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue: how full it is, how far behind, and who works it."""
+
+    name: str
+    paused_at: datetime | None
+    pause_reason: str | None
+    ready: Capped
+    delayed: Capped
+    waiting: Capped
+    running: Capped
+    oldest_age: timedelta | None
+    workers: int
+
+
+async def list_jobs(conn: AsyncConn, filter: JobFilter | None = None, *, before: UUID | None = None, limit: int = 50) -> JobPage:
+    """The newest jobs that match, or those older than `before`."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise UsageError(f"limit={limit!r} is out of range: from 1 to {MAX_LIMIT}")
+    filter = filter or JobFilter()
+    ids, reached = await search.find(conn, filter, before=before, limit=limit + 1)
+    if len(ids) > limit:
+        ids, reached = ids[:limit], ids[limit - 1]
+    jobs = await jobs_read.summaries(conn, ids)
+    # A job may have moved on between the search and the look.
+    return JobPage([job for job in jobs if not filter.states or job.state in filter.states], reached)
+
+
+async def list_dead_letters(conn: AsyncConn, *, task: str | None = None, before: UUID | None = None, limit: int = 50) -> JobPage:
+    """The jobs that have failed for good, newest first: `get_job` to look into one, `retry_job` to run it again."""
+    return await list_jobs(conn, JobFilter(states=("failed",), task=task), before=before, limit=limit)
+
+
+async def count_jobs(conn: AsyncConn, filter: JobFilter, *, cap: int = COUNT_CAP) -> Capped:
+    """How many jobs match, as far as that can be known cheaply."""
+    ids, reached = await search.find(conn, filter, before=None, limit=cap + 1)
+    return Capped(min(len(ids), cap), more=reached is not None)
+
+
+async def get_job(conn: AsyncConn, id: UUID) -> JobDetail:
+    """One job with its attempts and relatives."""
+    job = await jobs_read.get(conn, id)
+    if job is None:
+        raise _no_job(id)
+    return JobDetail(
+        job,
+        await jobs_read.runs(conn, id, limit=RUNS_SHOWN),
+        await jobs_read.parents(conn, id, limit=RELATIVES_SHOWN),
+        await jobs_read.children(conn, id, limit=RELATIVES_SHOWN),
+    )
+
+
+async def retry_job(conn: AsyncConn, id: UUID) -> JobSummary:
+    """Puts a failed or canceled job back in the queue, with its history; one that waits for its time runs at once."""
+    match await _change_one(conn, id, jobs_change.retry):
+        case "completed":
+            raise InvalidTransition(f"job {id} is completed and cannot be retried: enqueue a new job with its payload")
+        case "running":
+            raise InvalidTransition(f"job {id} is running: wait for its end, or `rota jobs cancel {id}` first")
+        case "waiting":
+            raise InvalidTransition(f"job {id} is waiting for its parents: `rota jobs why {id}` names them")
+    return await _summary(conn, id)
+
+
+async def cancel_job(conn: AsyncConn, id: UUID, *, reason: str | None = None) -> JobSummary:
+    """Ends a job that does not run; one that does is asked to stop, and stays running until it has."""
+    was = await _change_one(conn, id, partial(jobs_change.cancel, reason=reason))
+    job = await _summary(conn, id)
+    if was is None and job.state in FINISHED_STATES:
+        raise InvalidTransition(f"job {id} is {job.state} already: only waiting, queued and running jobs can be canceled")
+    return job
+
+
+def to_retry(filter: JobFilter) -> JobFilter:
+    """The jobs that a retry by this filter means; a filter that names nothing at all is refused."""
+    _need_filter(filter)
+    return filter.within(RETRYABLE if filter.states else ("failed",), to="retry")
+
+
+def to_cancel(filter: JobFilter) -> JobFilter:
+    """The jobs that a cancel by this filter means; a filter that names nothing at all is refused."""
+    _need_filter(filter)
+    return filter.within(CANCELABLE, to="cancel")
+
+
+async def retry_jobs(
+    conn: AsyncConn, filter: JobFilter, *, limit: int | None = None, progress: Callable[[Bulk], None] | None = None
+) -> Bulk:
+    """Retries every job that matches, by default the failed ones among them, in small transactions."""
+    return await _change_all(conn, to_retry(filter), jobs_change.retry, RETRYABLE, limit, progress)
+
+
+async def cancel_jobs(
+    conn: AsyncConn,
+    filter: JobFilter,
+    *,
+    reason: str | None = None,
+    limit: int | None = None,
+    progress: Callable[[Bulk], None] | None = None,
+) -> Bulk:
+    """Cancels every live job that matches, in small transactions."""
+    change = partial(jobs_change.cancel, reason=reason)
+    return await _change_all(conn, to_cancel(filter), change, (*CANCELABLE, "delayed"), limit, progress)
+
+
+async def list_queues(conn: AsyncConn) -> list[Queue]:
+    """Every queue with its depth by state and the live workers that work it."""
+    workers = [worker for worker in await workers_read.read_all(conn, jobs=0) if worker.state == "live"]
+    return [
+        Queue(
+            row.name,
+            row.paused_at,
+            row.pause_reason,
+            ready=Capped.at(row.ready),
+            delayed=Capped(row.delayed, row.delayed_capped),
+            waiting=Capped.at(row.waiting),
+            running=Capped(row.running, row.running_capped),
+            oldest_age=row.oldest_age,
+            workers=sum(row.name in worker.queues for worker in workers),
+        )
+        for row in await queues.read_all(conn)
+    ]
+
+
+async def pause_queue(conn: AsyncConn, name: str, *, reason: str | None = None) -> None:
+    """Stops claims from a queue, over restarts too, until it is resumed; what runs already goes on."""
+    if not await queues.pause(conn, name, reason=reason):
+        raise await _unknown_queue(conn, name)
+
+
+async def resume_queue(conn: AsyncConn, name: str) -> None:
+    """Lets a queue be claimed from again."""
+    if not await queues.resume(conn, name):
+        raise await _unknown_queue(conn, name)
+
+
+async def list_workers(conn: AsyncConn) -> list[WorkerRecord]:
+    """The workers of the last day, those that run first."""
+    return await workers_read.read_all(conn)
+
+
+async def _change_one(conn: AsyncConn, id: UUID, change: Change) -> str | None:
+    try:
+        return (await _change(conn, [id], change))[id]
+    except errors.LockNotAvailable as error:
+        raise Conflict(
+            f"job {id} is locked by another transaction, perhaps its own handler's: try again when that has ended"
+        ) from error
+
+
+async def _change_all(
+    conn: AsyncConn,
+    filter: JobFilter,
+    change: Change,
+    from_states: Collection[str],
+    limit: int | None,
+    progress: Callable[[Bulk], None] | None,
+) -> Bulk:
+    done = Bulk(0, 0)
+    before: UUID | None = None
+    while limit is None or done.changed + done.skipped < limit:
+        size = BULK_BATCH if limit is None else min(BULK_BATCH, limit - done.changed - done.skipped)
+        ids, before = await search.find(conn, filter, before=before, limit=size)
+        changed = sum(state in from_states for state in (await _change_batch(conn, ids, change)).values())
+        done = Bulk(done.changed + changed, done.skipped + len(ids) - changed)
+        if progress is not None:
+            progress(done)
+        if before is None:
+            break
+    return done
+
+
+async def _change_batch(conn: AsyncConn, ids: list[UUID], change: Change) -> dict[UUID, str | None]:
+    try:
+        return await _change(conn, ids, change)
+    except (errors.LockNotAvailable, errors.DeadlockDetected):
+        # Somebody holds one of them. One at a time, only that one is skipped.
+        if len(ids) == 1:
+            return {}
+        parts = [await _change_batch(conn, [id], change) for id in ids]
+        return {id: state for part in parts for id, state in part.items()}
+
+
+async def _change(conn: AsyncConn, ids: list[UUID], change: Change) -> dict[UUID, str | None]:
+    # Families of jobs are locked from two sides (a parent that ends or gets a child, an operator's batch), so a deadlock can
+    # happen. The one who is not in a hurry gives way, before PostgreSQL ends one of the two, and tries again.
+    for _ in range(LOCK_TRIES - 1):
+        try:
+            return await _try_change(conn, ids, change)
+        except (errors.LockNotAvailable, errors.DeadlockDetected):
+            await asyncio.sleep(random.uniform(0, 0.1))
+    return await _try_change(conn, ids, change)
+
+
+async def _try_change(conn: AsyncConn, ids: list[UUID], change: Change) -> dict[UUID, str | None]:
+    async with conn.transaction():
+        await jobs_change.wait_briefly(conn)
+        return await change(conn, ids)
+
+
+async def _summary(conn: AsyncConn, id: UUID) -> JobSummary:
+    for job in await jobs_read.summaries(conn, [id]):
+        return job
+    raise _no_job(id)
+
+
+def _need_filter(filter: JobFilter) -> None:
+    if not filter.narrows:
+        raise UsageError("an operation on many jobs needs a filter: a state, task, queue, key, text or since")
+
+
+def _no_job(id: UUID) -> NotFound:
+    return NotFound(f"there is no job {id}: `rota jobs list` shows the newest; old history may have been pruned")
+
+
+async def _unknown_queue(conn: AsyncConn, name: str) -> UnknownQueue:
+    known = await queues.names(conn)
+    near = difflib.get_close_matches(name, known, n=1)
+    names = ", ".join(known) or "none, since no worker has started yet"
+    advice = f"did you mean {near[0]!r}?" if near else f"known are {names}"
+    return UnknownQueue(f"there is no queue {name!r}: {advice}")

@@ -1,0 +1,100 @@
+"""`rota demo`: every kind of outcome on one screen, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from pathlib import Path
+
+import psycopg
+from tests.support import command
+from tests.support.processes import alive, descendants, ended_after, running, until
+
+
+def test_it_ends_by_itself(folder: Path) -> None:
+    result = command.run("demo", "--seconds", "2", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "jobs/s" in result.stdout
+    assert result.stderr.endswith("nothing is left running\n")
+
+
+def test_every_outcome_is_seen(folder: Path) -> None:
+    fates = ("completed", "snoozed", "retried", "timed out", "failed")
+    with running("demo", "--rate", "60", cwd=folder):
+        until(lambda: all(_figures(folder).get(fate) for fate in fates), within=60)
+
+
+def test_a_killed_worker_is_replaced_and_its_jobs_run_again(folder: Path) -> None:
+    with running("demo", cwd=folder) as demo:
+        until(lambda: _figures(folder).get("workers") == 2, within=60)
+        port, password = _credentials(folder)
+        url = f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres"
+        with psycopg.connect(url, autocommit=True) as conn:
+            until(lambda: conn.execute("SELECT FROM rota.run LIMIT 1").fetchall())
+            (pid,) = until(
+                lambda: conn.execute(
+                    "SELECT w.pid FROM rota.worker w JOIN rota.job j ON j.worker_id = w.id WHERE w.stopped_at IS NULL"
+                ).fetchone()
+            )
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: conn.execute("SELECT FROM rota.worker WHERE pid = %s AND stopped_at IS NOT NULL", [pid]).fetchall())
+            until(lambda: len(conn.execute("SELECT FROM rota.worker WHERE stopped_at IS NULL").fetchall()) == 2)
+        family = descendants(demo.pid)
+        began = time.monotonic()
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(10) == 0
+        assert time.monotonic() - began < 5
+        until(lambda: not any(alive(each) for each in family), within=1)
+
+
+def test_ctrl_c_on_a_terminal_ends_the_live_view(folder: Path) -> None:
+    terminal, other = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
+    demo = subprocess.Popen(
+        [*command.ROTA, "demo"],
+        cwd=folder,
+        env=command.environment(TERM="xterm-256color", NO_COLOR=None),
+        stdin=other,
+        stdout=other,
+        stderr=other,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(other)
+    with ended_after(demo):
+        screen = _read_until(terminal, b"charge_card", within=60)
+        assert b"jobs/s" in screen
+        began = time.monotonic()
+        os.write(terminal, b"\x03")
+        assert b"nothing is left running" in _read_until(terminal, b"nothing is left running", within=10)
+        assert demo.wait(10) == 0
+        assert time.monotonic() - began < 5
+    os.close(terminal)
+
+
+def _figures(folder: Path) -> dict[str, int]:
+    lines = (folder / "stdout").read_text().splitlines()
+    return {name: int(count) for name, count in re.findall(r"([a-z][a-z ]*) (\d+)(?:  |$)", lines[-1])} if lines else {}
+
+
+def _credentials(folder: Path) -> tuple[str, str]:
+    data = folder / ".rota/demo"
+    return (data / "port").read_text().strip(), (data / "password").read_text().strip()
+
+
+def _read_until(terminal: int, wanted: bytes, within: float) -> bytes:
+    read = b""
+    deadline = time.monotonic() + within
+    while wanted not in read:
+        ready, _, _ = select.select([terminal], [], [], max(0, deadline - time.monotonic()))
+        assert ready, read.decode(errors="replace")[-2000:]
+        read += os.read(terminal, 65536)
+    return read
