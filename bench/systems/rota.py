@@ -1,0 +1,86 @@
+"""Rota through its public API, as a user would run it: with logs, metrics and run history on."""
+
+import gc
+import time
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import uvloop
+
+from bench.agent import PAYLOAD, Agent, Enqueue, Handled, serve
+from rota import Rota
+from rota.db import migrations
+from rota.db.connection import connect_async
+from rota.engine.journal import Journal
+from rota.engine.metrics import Metrics
+from rota.events import Events
+from rota.log import configure_logging
+from rota.model.ids import new_id
+from rota.store import runs
+
+
+class RotaAgent(Agent):
+    """A worker with Rota's defaults, or with the settings named in `options`."""
+
+    def __init__(self, dsn: str, options: dict[str, Any]) -> None:
+        super().__init__(dsn, options)
+        self.app = app = Rota(dsn)
+        self.handled: Handled = lambda: None
+
+        @app.task
+        async def noop(n: int) -> None:  # noqa: ARG001 - the payload
+            self.handled()
+
+        self.noop = noop
+
+    async def setup(self) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as conn:
+            migrations.up(conn)
+
+    async def producers(self, count: int) -> list[Enqueue]:
+        if not self.options.get("notify", True):
+            async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as conn:
+                await conn.execute("CREATE OR REPLACE FUNCTION rota.wake() RETURNS void LANGUAGE sql AS ''")
+        if count == 1:
+            return [lambda: self.noop.aenqueue(**PAYLOAD)]
+
+        def on(conn: psycopg.AsyncConnection[Any]) -> Enqueue:
+            task = self.noop.using(conn=conn)
+            return lambda: task.aenqueue(**PAYLOAD)
+
+        return [on(await psycopg.AsyncConnection.connect(self.dsn, autocommit=True)) for _ in range(count)]
+
+    async def enqueue_many(self, jobs: int, due_in: float) -> float:
+        task = self.noop.using(delay=timedelta(seconds=due_in)) if due_in else self.noop
+        async with self.app:
+            started = time.perf_counter()
+            await self.app.aenqueue_many(task.job(**PAYLOAD) for _ in range(jobs))
+            return time.perf_counter() - started
+
+    async def work(self, handled: Handled) -> None:
+        events = Events()
+        self.handled = handled
+        gc.collect()  # as `rota worker` does
+        gc.freeze()
+        configure_logging(self.app.settings.log)
+        options = {key: value for key, value in self.options.items() if key != "notify"}
+        worker = self.app.worker(events=events, **options)
+        Journal(events, worker.id)
+        Metrics(events)
+        await worker.run()
+
+    async def claim_nothing(self, claims: int) -> float:
+        conn = await connect_async(self.dsn, "bench")
+        worker = new_id()
+        async with conn:
+            for _ in range(5):
+                await runs.claim(conn, worker=worker, queue="default", limit=500, lease_s=300)
+            started = time.perf_counter()
+            for _ in range(claims):
+                await runs.claim(conn, worker=worker, queue="default", limit=500, lease_s=300)
+            return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    serve(RotaAgent, uvloop.run)

@@ -1,0 +1,64 @@
+"""What Rota promises, as ratios between figures of one run."""
+
+from dataclasses import dataclass
+
+from bench.results import Results
+
+Figure = tuple[str, str, str]
+"""Scenario, system, figure."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on one figure, or on the ratio of two."""
+
+    text: str
+    figure: Figure
+    bound: float
+    over: Figure | None = None
+    at_most: bool = False
+
+    def value(self, results: Results) -> float | None:
+        """The figure or ratio, or None where a part of it was not measured."""
+        value = results.median(*self.figure)
+        if self.over is None or value is None:
+            return value
+        divisor = results.median(*self.over)
+        return value / divisor if divisor else None
+
+    def met(self, value: float) -> bool:
+        """Whether the value keeps the bound."""
+        return value <= self.bound if self.at_most else value >= self.bound
+
+
+def ratio(text: str, bound: float, figure: Figure, over: Figure, *, at_most: bool = False) -> Target:
+    """A bound on the ratio of two figures."""
+    return Target(text, figure, bound, over, at_most)
+
+
+def pickup(text: str, figure: str) -> Target:
+    """A bound on the time to pick up a job, against a bare LISTEN and claim."""
+    return ratio(f"pick-up {text}: rota ÷ floor", 1.5, ("pickup", "rota", figure), ("pickup", "floor", figure), at_most=True)
+
+
+TUNED = ("drain1", "rota-tuned", "rate")
+DEFAULTS = ("drain1", "rota", "rate")
+
+TARGETS = [
+    ratio("drain, 1 process: rota tuned ÷ floor", 0.6, TUNED, ("drain1", "floor", "rate")),
+    ratio("drain, 1 process: rota tuned ÷ graphile-worker batched", 1.3, TUNED, ("drain1", "graphile", "rate")),
+    ratio("drain, 1 process: rota tuned ÷ pgqueuer tuned", 2.5, TUNED, ("drain1", "pgqueuer", "rate")),
+    ratio("drain, 1 process: rota ÷ pgqueuer, both defaults", 3.0, DEFAULTS, ("drain1", "pgqueuer-default", "rate")),
+    ratio("drain: rota tuned, 2 processes ÷ 1", 1.1, ("drain2", "rota-tuned", "rate"), TUNED),
+    ratio("enqueue one by one: rota ÷ floor", 0.7, ("single", "rota", "rate"), ("single", "floor", "rate")),
+    ratio("enqueue in bulk: rota ÷ floor", 0.6, ("bulk", "rota", "rate"), ("bulk", "floor", "rate")),
+    pickup("p50 from the commit", "p50_ms"),
+    pickup("p50 from the call", "from_call_p50_ms"),
+    Target("pinned xmin, large batches: last ÷ first", ("pinned-large", "rota-tuned", "ratio"), 0.85),
+    Target("pinned xmin, small batches: last ÷ first", ("pinned-small", "rota", "ratio"), 0.85),
+    Target("beside 1M jobs not yet due ÷ without", ("future", "rota-tuned", "ratio"), 0.9),
+    Target("idle claim beside 1M jobs not yet due, ms", ("future", "rota-tuned", "idle_claim_ms"), 2.0, at_most=True),
+    Target("8 writers: with NOTIFY ÷ without", ("writers", "rota", "ratio"), 0.7),
+    Target("memory of a worker, MB", ("drain1", "rota", "rss_mb"), 60.0, at_most=True),
+    Target("memory of a tuned worker, MB", ("drain1", "rota-tuned", "rss_mb"), 60.0, at_most=True),
+]

@@ -1,0 +1,137 @@
+"""Runs the snippets of a document, in order, as a reader would: in one folder, with one database.
+
+    ```python app.py     a file to save
+    ```python            a script to run; `await` works at the top
+    ```console           `$ command` lines to run, each followed by what it prints (… stands for anything)
+    ```sql               statements for psql
+    ```toml rota.toml    a file to save
+    ```text, ```mermaid  not run
+
+A comment before a block says what a reader would do by hand: `<!-- in the background -->` leaves a command running until the end
+of the document, `<!-- not run: reason -->` leaves it out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+BLOCK = re.compile(
+    r"(?:<!-- (?P<note>[^>]+?) -->\n)?^```(?P<language>\w+)(?: (?P<file>[\w./-]+))?\n(?P<body>.*?)^```$", re.M | re.S
+)
+TIMEOUT_S = 60
+RUNNER = """
+import ast, asyncio, inspect, sys
+code = compile(sys.stdin.read(), "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+async def main():
+    made = eval(code, {"__name__": "__main__"})
+    if inspect.isawaitable(made):
+        await made
+asyncio.run(main()) if code.co_flags & inspect.CO_COROUTINE else exec(code, {"__name__": "__main__"})
+"""
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """One fenced block of a document."""
+
+    line: int
+    language: str
+    file: str | None
+    note: str
+    body: str
+
+
+def read_snippets(document: Path) -> list[Snippet]:
+    """The blocks of a document that mean something to us."""
+    text = document.read_text("utf-8")
+    return [
+        Snippet(text.count("\n", 0, match.start("body")), match["language"], match["file"], match["note"] or "", match["body"])
+        for match in BLOCK.finditer(text)
+        if match["language"] not in ("text", "mermaid") and not (match["note"] or "").startswith("not run: ")
+    ]
+
+
+class Reader:
+    """Somebody who follows a document in an empty folder."""
+
+    def __init__(self, folder: Path, dsn: str) -> None:
+        self._folder = folder
+        self._dsn = dsn
+        self._background: list[subprocess.Popen[str]] = []
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("ROTA_")},
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "ROTA_DATABASE_URL": dsn,
+            "COLUMNS": "200",
+            "NO_COLOR": "1",
+        }
+
+    def follow(self, snippet: Snippet) -> None:
+        """Does what a block says, and fails if it does not come out as shown."""
+        if snippet.file is not None:
+            (self._folder / snippet.file).write_text(snippet.body)
+        elif snippet.language == "python":
+            self._run([sys.executable, "-c", RUNNER], text=snippet.body)
+        elif snippet.language == "console":
+            for command, expected in _commands(snippet.body):
+                if snippet.note == "in the background":
+                    self._start(command)
+                else:
+                    _compare(command, self._run(["bash", "-c", command]), expected)
+        elif snippet.language == "sql":
+            with psycopg.connect(self._dsn, autocommit=True) as conn:
+                conn.execute(snippet.body.encode(), prepare=False)
+        else:
+            raise AssertionError(f"no idea how to follow a {snippet.language} block")
+
+    def _run(self, command: list[str], text: str = "") -> str:
+        done = subprocess.run(
+            command, cwd=self._folder, env=self._environment, input=text, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+        if done.returncode:
+            raise AssertionError(f"{text or command[-1]}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def _start(self, command: str) -> None:
+        self._background.append(
+            subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self._folder,
+                env=self._environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+        )
+
+    def close(self) -> None:
+        """Stops what was left running."""
+        for process in self._background:
+            os.killpg(process.pid, signal.SIGTERM)
+        for process in self._background:
+            process.wait(TIMEOUT_S)
+
+
+def _commands(body: str) -> list[tuple[str, str]]:
+    parts = re.split(r"^\$ ", body, flags=re.M)[1:]
+    return [(command, output) for command, _, output in (part.partition("\n") for part in parts)]
+
+
+def _compare(command: str, printed: str, expected: str) -> None:
+    """Every expected line must come, in order; spaces count once, and … stands for anything."""
+    wanted = [line for line in expected.splitlines() if line.strip()]
+    lines = iter(printed.splitlines())
+    for line in wanted:
+        pattern = re.compile(r"\s+".join(re.escape(word).replace("…", ".*") for word in line.split()))
+        shown = f"$ {command}\nprinted:\n{printed}\nbut should print:\n{expected}"
+        assert any(pattern.fullmatch(found.strip()) for found in lines), shown

@@ -1,0 +1,42 @@
+"""Every snippet of README and docs does what the text around it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.docs.snippets import Reader, read_snippets
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_document(document: Path, dsn: str, tmp_path: Path) -> None:
+    snippets = read_snippets(document)
+    reader = Reader(tmp_path, dsn)
+    try:
+        for snippet in snippets:
+            try:
+                reader.follow(snippet)
+            except AssertionError as error:
+                raise AssertionError(f"{document.name}, line {snippet.line}: {error}") from None
+    finally:
+        reader.close()
+
+
+@pytest.mark.req("Q17")
+def test_at_least_once_is_stated_with_the_patterns_that_answer_it() -> None:
+    """Their snippets run in `test_document`."""
+    text = (ROOT / "docs" / "handlers.md").read_text("utf-8")
+    _, _, section = text.partition("## At least once\n")
+    section = section.split("\n## ")[0]
+    for pattern in ("idempotent", "ctx.transaction()", "ctx.assert_held(", "ctx.job_id", "ON CONFLICT"):
+        assert pattern in section
+
+
+def test_links_lead_somewhere() -> None:
+    for document in [*DOCUMENTS, *sorted((ROOT / "docs" / "decisions").glob("*.md")), ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", document.read_text("utf-8")):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}, which is not there"
