@@ -6,6 +6,7 @@
     │   ├── PayloadError       the arguments cannot be stored, or do not fit the task
     │   ├── UnknownTask        no task of that name
     │   ├── UnknownQueue       no queue of that name
+    │   ├── InvalidSchedule    a cron expression or a time zone that means nothing
     │   └── CycleError         jobs that wait for each other
     ├── NotFound               no such job, worker or queue
     │   └── ParentNotFound     a parent that does not exist
@@ -28,6 +29,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 
@@ -70,6 +72,12 @@ class UnknownQueue(UsageError):
     """No queue of that name is declared."""
 
     code = "unknown_queue"
+
+
+class InvalidSchedule(UsageError):
+    """A cron expression or a time zone that means nothing, or never comes."""
+
+    code = "invalid_schedule"
 
 
 class CycleError(UsageError):
@@ -179,3 +187,11 @@ class WorkerCrashed(RunError):
     """The process that ran the handler died."""
 
     code = "worker_crashed"
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The end of an error about a name that is not known: the one that was probably meant, or else what `otherwise` says."""
+    from difflib import get_close_matches  # here, since most processes never misspell anything
+
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
