@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 .DEFAULT_GOAL := help
 
 help: ## List these targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 $(STAMP): requirements/dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,9 @@ bench: $(STAMP) ## Measure Rota against a bare SQL loop and its peers (about an 
 chaos: $(STAMP) ## 20,000 jobs under kills, restarts and cut connections, judged from outside (ARGS="--seed 7")
 	$(BIN)/python -m tests.chaos $(ARGS)
 
+chaos-schedules: $(STAMP) ## A month of 200 schedules, 8 schedulers that are killed, a clock that is set (ARGS="--seed 7")
+	$(BIN)/python -m tests.chaos.schedules $(ARGS)
+
 matrix: $(STAMP) ## Run the engine's tests on Python 3.11–3.13 × PostgreSQL 14–18 (ARGS="--python 3.12 --postgres 16")
 	$(BIN)/python -m tests.matrix $(ARGS)
 
@@ -51,4 +54,4 @@ lock: $(STAMP) ## Resolve the dependencies anew
 clean: ## Remove the virtualenv, caches and local data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .rota build dist
 
-.PHONY: help setup run test check format bench chaos matrix docs lock clean
+.PHONY: help setup run test check format bench chaos chaos-schedules matrix docs lock clean

@@ -11,11 +11,17 @@ if TYPE_CHECKING:
     from rota.model.job import Enqueued, NewJob
     from rota.model.outcome import Cancel, RetryAfter, Snooze
     from rota.model.retry import Retry
+    from rota.model.schedule import Timing, cron, every, init
+    from rota.recurring import Recurring
+    from rota.store.schedule_changes import Recurrence
     from rota.task import Task
 
 __version__ = "0.1.0"
 
-__all__ = ["Cancel", "Context", "Enqueued", "NewJob", "Retry", "RetryAfter", "Rota", "Snooze", "Task"]
+__all__ = [
+    "Cancel", "Context", "Enqueued", "NewJob", "Recurrence", "Recurring", "Retry", "RetryAfter", "Rota", "Snooze", "Task", "Timing",
+    "cron", "every", "init",
+]  # fmt: skip
 
 # Imported when first asked for, so that the command line starts fast and an enqueuing process stays small.
 _HOMES = {
@@ -23,11 +29,17 @@ _HOMES = {
     "Context": "rota.engine.context",
     "Enqueued": "rota.model.job",
     "NewJob": "rota.model.job",
+    "Recurrence": "rota.store.schedule_changes",
+    "Recurring": "rota.recurring",
     "Retry": "rota.model.retry",
     "RetryAfter": "rota.model.outcome",
     "Rota": "rota.app",
     "Snooze": "rota.model.outcome",
     "Task": "rota.task",
+    "Timing": "rota.model.schedule",
+    "cron": "rota.model.schedule",
+    "every": "rota.model.schedule",
+    "init": "rota.model.schedule",
 }
 
 

@@ -7,20 +7,34 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from rota.config import Settings, load_settings
 from rota.db.pool import Pools
 from rota.db.single import SingleConnections
-from rota.errors import UnknownTask, UsageError
+from rota.db.steps import Steps
+from rota.errors import UnknownTask, UsageError, did_you_mean
 from rota.events import Events
 from rota.model.duration import Duration, parse_duration
-from rota.model.job import Enqueued, JobOptions, JobSettings, NewJob
+from rota.model.job import Enqueued, JobOptions, JobSettings, NewJob, encode_object
 from rota.model.payload import PayloadSchema
 from rota.model.retry import Retry, check_max_attempts
-from rota.model.task import TaskSpec, check_importable, check_priority, check_queue_name, check_task_name
+from rota.model.schedule import Timing
+from rota.model.task import (
+    SYSTEM_PREFIX,
+    TaskSpec,
+    check_event_name,
+    check_importable,
+    check_max_concurrency,
+    check_priority,
+    check_queue_name,
+    check_schedule,
+    check_task_name,
+)
+from rota.recurring import KeyTemplate, Recurring, RecurringDefinition
+from rota.schedules import Schedules
+from rota.store import hooks
 from rota.store.intake import Intake
 from rota.task import Anything, Definition, Task
 
@@ -76,6 +90,9 @@ class Rota:
         max_attempts: int | None = None,
         timeout: Duration | None = None,
         isolate: bool = False,
+        max_concurrency: int | None = None,
+        schedule: Timing | None = None,
+        on: str | Iterable[str] = (),
     ) -> Definition: ...
     def task(
         self,
@@ -89,11 +106,16 @@ class Rota:
         max_attempts: int | None = None,
         timeout: Duration | None = None,
         isolate: bool = False,
+        max_concurrency: int | None = None,
+        schedule: Timing | None = None,
+        on: str | Iterable[str] = (),
     ) -> Any:
         """Makes a task of a handler, under the handler's name unless `name` is given.
 
         Jobs with a smaller priority run first. With `isolate` the handler runs in a process of its own, which is killed
-        at its timeout and may die without hurting its neighbours.
+        at its timeout and may die without hurting its neighbours. At most `max_concurrency` jobs of the task run at once, over all
+        workers. With a `schedule`, which `cron`, `every` or `init` makes, the task runs by itself; `on` names the events that
+        enqueue it, see `emit`.
         """
 
         def define(handler: Callable[..., Any]) -> Task[..., Any]:
@@ -106,15 +128,69 @@ class Rota:
                 retry=policy,
                 timeout_s=timeout_s,
                 isolate=isolate,
+                max_concurrency=max_concurrency,
+                schedule=schedule,
+                listens=events,
             )
+            check_schedule(spec)
             self._add(spec)
             return Task(spec, self._intake)
 
         check_queue_name(queue)
         check_priority(priority)
+        events = (on,) if isinstance(on, str) else tuple(on)
+        for event in events:
+            check_event_name(event)
+        if max_concurrency is not None:
+            check_max_concurrency(max_concurrency)
         policy = self._retry_policy(retry, max_attempts)
         timeout_s = None if timeout is None else parse_duration(timeout, name="timeout", positive=True).total_seconds()
         return define if handler is None else define(handler)
+
+    def recurring(
+        self,
+        *,
+        key: str,
+        name: str | None = None,
+        every: Duration = "1h",
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        isolate: bool = False,
+        max_concurrency: int | None = None,
+        history: bool = False,
+    ) -> RecurringDefinition:
+        """Makes a recurring task of a handler: one row per key, which runs again and again when its handler says.
+
+        `key` names the row after the arguments, as in `"feed:{feed_id}"`. The handler returns the time until its next run (a
+        timedelta), the time of it (a datetime), or None for the same interval as before, at first `every`. After a failure the row
+        backs off by `retry`. Failed runs are kept in the history, successful ones are only counted, unless `history` is set.
+        """
+
+        def define(handler: Callable[..., Any]) -> Any:
+            template = KeyTemplate(key)
+            task = self.task(
+                name=name,
+                queue=queue,
+                priority=priority,
+                retry=policy,
+                timeout=timeout,
+                isolate=isolate,
+                max_concurrency=max_concurrency,
+            )(handler)
+            spec = self._tasks[task.name] = replace(task.spec, recurring=True)
+            template.check(spec)
+            return Recurring(spec, self._intake, template, interval, history)
+
+        policy = retry or Retry(base="1m", cap="1h", jitter="5s")
+        interval = parse_duration(every, name="every", positive=True)
+        return define
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules in the database: make, change, look."""
+        return Schedules(self._intake, self._tasks)
 
     def queue(self, name: str, *, weight: int = 1) -> None:
         """Declares a queue; from one with a weight of 3 workers take three times as much as from one with 1."""
@@ -148,9 +224,19 @@ class Rota:
         """Like `enqueue_many`, from an event loop."""
         return await self._intake.ainsert_many(jobs, conn)
 
+    def emit(self, event: str, payload: Mapping[str, Any] | None = None, *, conn: Any = None) -> list[Enqueued]:
+        """Enqueues every task that listens for this event, each with what it has parameters for; `conn` makes it part of that
+        connection's transaction. Tasks of other applications on the same database hear it too."""
+        return self._intake.transact(self._emission(event, payload or {}), conn, call="emit")
+
+    async def aemit(self, event: str, payload: Mapping[str, Any] | None = None, *, conn: Any = None) -> list[Enqueued]:
+        """Like `emit`, from an event loop."""
+        return await self._intake.atransact(self._emission(event, payload or {}), conn)
+
     def worker(self, *, events: Events | None = None, **options: Any) -> Worker:
         """A worker for this application's tasks; `options` are those of WorkerOptions, and overrule the settings."""
         from rota.engine.options import WorkerOptions  # here, since most processes only enqueue
+        from rota.engine.system import system_tasks
         from rota.engine.worker import Worker
 
         jobs = self.settings.jobs
@@ -161,9 +247,16 @@ class Rota:
             "lease_s": jobs.lease_duration_s,
             "heartbeat_s": jobs.heartbeat_s,
             "shutdown_timeout_s": jobs.shutdown_timeout_s,
+            "scheduler": jobs.scheduler_enabled,
+            "scheduler_tick_s": jobs.scheduler_tick_s,
+            "scheduler_lock": jobs.scheduler_lock,
             "pooled": self.settings.database.pooled,
+            **options,
         }
-        return Worker(self.settings.database.dsn, self.tasks, WorkerOptions(**{**chosen, **options}), events or self.events)
+        # Its jobs are of the default queue: a worker that serves others must not fill it.
+        ticks = chosen["scheduler"] and "default" in chosen["queues"]
+        tasks = self._tasks | system_tasks(tick_cron=jobs.scheduler_cron if ticks else "")
+        return Worker(self.settings.database.dsn, tasks, WorkerOptions(**chosen), events or self.events)
 
     @contextmanager
     def connected_to(self, dsn: str) -> Iterator[None]:
@@ -201,13 +294,23 @@ class Rota:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
 
+    def _emission(self, event: str, payload: Mapping[str, Any]) -> Steps[list[Enqueued]]:
+        check_event_name(event)
+        text = encode_object("payload", payload)
+        triggered_by = {"kind": "hook", "hook": event, "operation": "emit"}
+        jobs = []
+        for spec in self._tasks.values():
+            if event in spec.listens:
+                settings = JobSettings.of(spec).changed(triggered_by=triggered_by)
+                self._intake.check_queue(settings)
+                jobs.append(NewJob(settings, spec.payload.encode_json(spec.payload.pick(payload))))
+        return hooks.emit(event, text, encode_object("triggered_by", triggered_by), jobs)
+
     def _retry_policy(self, retry: Retry | None, max_attempts: int | None) -> Retry:
-        if retry is None:
-            retry = Retry(max_attempts=1 + self.settings.jobs.max_retries_default)
-        if max_attempts is None:
-            return retry
-        check_max_attempts(max_attempts)
-        return replace(retry, max_attempts=max_attempts)
+        retry = retry or Retry()
+        if max_attempts is not None:
+            check_max_attempts(max_attempts)
+        return replace(retry, max_attempts=max_attempts or retry.max_attempts or 1 + self.settings.jobs.max_retries_default)
 
     def _add(self, spec: TaskSpec) -> None:
         if spec.name in self._tasks:
@@ -220,9 +323,13 @@ class Rota:
         self._queues.setdefault(spec.queue, 1)
 
     def _spec(self, name: str) -> TaskSpec:
+        if name.startswith(SYSTEM_PREFIX):
+            from rota.engine.system import SYSTEM_TASKS
+
+            if name in SYSTEM_TASKS:
+                return SYSTEM_TASKS[name]
         if name not in self._tasks:
-            near = get_close_matches(name, self._tasks, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"defined are {', '.join(sorted(self._tasks)) or 'none'}"
+            hint = did_you_mean(name, self._tasks, f"defined are {', '.join(sorted(self._tasks)) or 'none'}")
             raise UnknownTask(f"there is no task {name!r}: {hint}")
         return self._tasks[name]
 

@@ -6,7 +6,6 @@ Every key has one name in three spellings: `worker_concurrency` under `[jobs]` i
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,7 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from rota.errors import ConfigError
+from rota.errors import ConfigError, did_you_mean
 
 FILE_NAME = "rota.toml"
 FILE_VARIABLE = "ROTA_CONFIG"
@@ -41,16 +40,22 @@ def _parse_weights(value: Any) -> Any:
     return weights
 
 
+def _read_off(value: Any) -> Any:
+    """`off` is the empty value, for which an environment variable has no spelling."""
+    return "" if value == "off" else value
+
+
 Whole = Annotated[int, BeforeValidator(_refuse_bool)]
 Seconds = Annotated[float, BeforeValidator(_refuse_bool)]
 Weight = Annotated[Whole, Field(ge=1, le=1000)]
-QueueName = Annotated[str, Field(pattern=r"^[a-z0-9_][a-z0-9_.-]{0,62}$")]
+QueueName = Annotated[str, Field(pattern=r"^[a-z0-9_][a-z0-9_.-]{0,62}\Z")]
 
 
 class Section(BaseModel):
     """One table of `rota.toml`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Python's own regular expressions: those of pydantic take a megabyte more, in every process.
+    model_config = ConfigDict(extra="forbid", frozen=True, regex_engine="python-re")
 
 
 class AppSettings(Section):
@@ -58,7 +63,7 @@ class AppSettings(Section):
 
     location: str | None = Field(
         default=None,
-        pattern=r"^[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?$",
+        pattern=r"^[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?\Z",
         description="The application as `module:attribute`; without it `app.py` and `main.py` are looked at.",
     )
 
@@ -115,14 +120,26 @@ class JobsSettings(Section):
         description="How long running jobs may go on after a stop; then they return to the queue.",
     )
     max_retries_default: Whole = Field(
-        default=3, ge=0, le=100, description="Retries after the first attempt, for tasks without a retry policy of their own."
+        default=3, ge=0, le=100, description="Retries after the first attempt, for tasks that do not say how often they are tried."
     )
     queues: Annotated[dict[QueueName, Weight], BeforeValidator(_parse_weights)] = Field(
         default_factory=dict,
         description="The queues a worker serves, each with a weight from 1 to 1000; none means all of the application.",
     )
-    scheduler_enabled: bool = Field(default=True, description="Whether schedules are looked after; reserved.")
-    scheduler_tick_s: Seconds = Field(default=15, ge=5, le=3600, description="How often due schedules are looked for; reserved.")
+    scheduler_enabled: bool = Field(default=True, description="Whether workers also look after schedules.")
+    scheduler_tick_s: Seconds = Field(
+        default=15,
+        ge=5,
+        le=3600,
+        description="How often schedulers look at everything; what is due they find at its time.",
+    )
+    scheduler_cron: Annotated[str, BeforeValidator(_read_off)] = Field(
+        default="* * * * *",
+        description="When schedulers also enqueue the task `rota.tick`, which looks at everything; `off` for never.",
+    )
+    scheduler_lock: bool = Field(
+        default=False, description="Whether only one scheduler at a time is at work, by a lock in the database."
+    )
 
 
 class PostgresSettings(Section):
@@ -236,8 +253,7 @@ def _read_file(file: Path) -> dict[str, Any]:
 def _unknown(section: str, key: str, source: str) -> str:
     known = [f"{each}.{name}" for each, names in SECTIONS.items() for name in names]
     name = ".".join(filter(None, (section, key)))
-    near = difflib.get_close_matches(name, known, n=1)
-    advice = f"did you mean {near[0]}?" if near else f"the sections are {', '.join(SECTIONS)}"
+    advice = did_you_mean(name, known, f"the sections are {', '.join(SECTIONS)}")
     return f"{name} is not a setting ({source}); {advice}"
 
 

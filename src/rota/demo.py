@@ -1,4 +1,5 @@
-"""The application of `rota demo`: a small shop whose jobs succeed, fail, time out, snooze, fan out and fan in."""
+"""The application of `rota demo`: a small shop whose jobs succeed, fail, time out, snooze, fan out and fan in, and whose
+schedules fire."""
 
 from __future__ import annotations
 
@@ -8,11 +9,13 @@ import math
 import os
 import random
 import time
+from datetime import timedelta
 
-from rota import Context, NewJob, Retry, Rota, Snooze
+from rota import Context, NewJob, Retry, Rota, Snooze, cron, every
 
 app = Rota()
 chance = random.Random()
+SUPPLIERS = ["Alpine Bikes", "Baltic Sails", "Cretan Olives", "Danish Chairs", "Nowhere Ltd"]
 impatient = Retry(max_attempts=4, base="500ms", cap="4s", jitter="500ms")
 
 
@@ -85,8 +88,36 @@ async def publish_catalog(pages: int) -> str:
     return f"{pages} pages published"
 
 
+@app.task(schedule=every("3s", overlap="skip"))
+async def count_stock() -> int:
+    """Every three seconds, unless the last count still goes on: one time in four it takes longer."""
+    await asyncio.sleep(chance.choice([0.1, 0.2, 0.5, 4]))
+    return chance.randrange(1000)
+
+
+@app.task(schedule=cron("* * * * *", start_within="10s"))
+async def close_books() -> str:
+    """At the full minute."""
+    return "closed"
+
+
+@app.task(schedule=cron("0 9 * * 1-5", tz="Europe/Berlin"))
+async def send_digest() -> None:
+    """On workdays at nine in Berlin: not often enough to be seen here, but its next time is."""
+
+
+@app.recurring(key="supplier:{name}", retry=Retry(base="2s", cap="8s", jitter="1s"))
+async def poll_supplier(name: str) -> timedelta:
+    """One row per supplier, which says itself when it is to be asked again; one of them never answers."""
+    if name == "Nowhere Ltd" or chance.random() < 0.1:
+        raise ConnectionError(f"{name} does not answer")
+    return timedelta(seconds=chance.uniform(2, 6))
+
+
 async def stream(jobs_per_s: float = 100) -> None:
-    """Orders come in for ever, in waves of half a minute."""
+    """Orders come in for ever, in waves of half a minute; suppliers are asked again and again."""
+    for name in SUPPLIERS:
+        await poll_supplier.aensure(name)
     order_id = 0
     while True:
         rate = jobs_per_s * (1 + 0.6 * math.sin(time.monotonic() / 30 * math.tau))

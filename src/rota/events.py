@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -57,7 +58,7 @@ class RunRaised(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseLost(Event):
+class RunLeaseLost(Event):
     """This worker no longer held the job when it wanted to say something about it; nothing was changed."""
 
     name = "run.lease_lost"
@@ -138,6 +139,49 @@ class WorkerDied(Event):
     name = "worker.died"
     worker_id: UUID
     rescued: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulesFired(Event):
+    """Due schedules were handled: jobs enqueued, instants passed over."""
+
+    name = "schedule.fired"
+    schedules: int
+    jobs: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRefused(Event):
+    """A schedule that cannot be fired, say because its time zone does not exist, was switched off."""
+
+    name = "schedule.refused"
+    schedule: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineMissed(Event):
+    """A scheduled job did not start, or finish, within the time its schedule allows: an alert."""
+
+    name = "schedule.deadline_missed"
+    schedule: str
+    task: str
+    instant: datetime
+    job_id: UUID
+    deadline: str
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFailing(Event):
+    """A recurring row keeps failing and rests as long as it may between tries: an alert."""
+
+    name = "schedule.failing"
+    schedule: str
+    task: str
+    failures: int
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)

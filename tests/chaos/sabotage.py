@@ -18,7 +18,11 @@ _FENCE = "AND worker_id = %(worker)s AND token = (%(tokens)s::bigint[])[array_po
 _UNCHARGED = "attempt = attempt - 1"
 _STATEMENTS = {
     "fence": [
-        ("runs_complete", "AND j.token = d.token AND j.worker_id = %(worker)s", ""),
+        (
+            "runs_complete",
+            "AND j.token = (%(tokens)s::bigint[])[width_bucket(j.id, %(ids)s::uuid[])] AND j.worker_id = %(worker)s",
+            "",
+        ),
         ("runs_renew", _FENCE, "AND state = 'running'"),
         ("runs_release", _FENCE, "AND state = 'running'"),
     ],
@@ -56,13 +60,13 @@ def in_database(conn: psycopg.Connection[Any], kind: str | None) -> None:
         conn.execute("ALTER TABLE rota.job DROP CONSTRAINT job_attempt")
     row = conn.execute("SELECT pg_get_functiondef('rota.finish_run'::regproc)").fetchone()
     assert row is not None
-    conn.execute(_replace(row[0], *_FINISH[kind]))
+    conn.execute(replace(row[0], *_FINISH[kind]))
 
 
 def in_worker(kind: str | None) -> None:
     """Change what this process does."""
     for block, old, new in _STATEMENTS.get(kind or "", ()):
-        runs.SQL[block] = _replace(runs.SQL[block], old, new)
+        runs.SQL[block] = replace(runs.SQL[block], old, new)
     if kind == "poll":
         Claimer._wait_for_wake = _wait_for_ever  # type: ignore[method-assign,assignment]
 
@@ -72,7 +76,8 @@ async def _wait_for_ever(self: Claimer, conn: AsyncConn, _seconds: float) -> Non
         pass
 
 
-def _replace(text: str, old: str, new: str) -> str:
+def replace(text: str, old: str, new: str) -> str:
+    """Put `new` where `old` is, and fail if it is not there."""
     # However the lines are broken.
     replaced, count = re.subn(r"\s+".join(map(re.escape, old.split())), lambda _: new, text)
     if not count:

@@ -144,7 +144,7 @@ def _drain(postgres: EmbeddedPostgres, crew: Crew, patience_s: float) -> None:
 
 def _judge(report: Report, evidence: Evidence, crew: Crew, dose: Dose, folder: Path) -> None:
     report.findings = checker.check(evidence)
-    report.findings["processes"] = [*crew.problems, *strangers(folder), *_logged(folder)]
+    report.findings["processes"] = [*crew.problems, *strangers(folder), *logged(folder)]
     rerun, progress = figures.kill_to_rerun(evidence, undisturbed=True), figures.restart_to_progress(evidence)
     report.measured = {
         "SIGKILL to rescue": figures.kill_to_rescue(evidence),
@@ -170,7 +170,7 @@ def _judge(report: Report, evidence: Evidence, crew: Crew, dose: Dose, folder: P
         report.findings["without effect"] = [f"{name.strip()}: none" for name in MUST_HAPPEN if not happened.get(name)]
 
 
-def _logged(folder: Path) -> list[str]:
+def logged(folder: Path) -> list[str]:
     """Find what no log may contain, whatever happens to the database."""
     found = []
     for path in sorted(folder.glob("*.log")):

@@ -17,7 +17,7 @@ from rota.config import LogSettings
 from rota.engine.journal import Journal
 from rota.engine.options import WorkerOptions
 from rota.engine.worker import Worker
-from rota.events import Events, LeaseLost, RunRescued, RunsFinished
+from rota.events import Events, RunLeaseLost, RunRescued, RunsFinished
 from rota.log import configure_logging
 
 
@@ -26,7 +26,7 @@ def _write_finished(event: RunsFinished) -> None:
         history.write("told", job=run.id, attempt=run.attempt, state=run.state, outcome=run.outcome)
 
 
-def _write_lost(event: LeaseLost) -> None:
+def _write_lost(event: RunLeaseLost) -> None:
     history.write("fenced", job=event.run.id, attempt=event.run.attempt, outcome=event.run.outcome)
 
 
@@ -39,7 +39,7 @@ async def _work(options: WorkerOptions) -> None:
     worker = Worker(os.environ["CHAOS_DSN"], app.tasks, options, events)
     Journal(events, worker.id)
     events.subscribe(RunsFinished, _write_finished)
-    events.subscribe(LeaseLost, _write_lost)
+    events.subscribe(RunLeaseLost, _write_lost)
     events.subscribe(RunRescued, _write_rescued)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     history.write("worker", worker=str(worker.id))

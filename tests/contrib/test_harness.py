@@ -55,6 +55,11 @@ async def poll() -> Snooze | None:
     return Snooze("1m") if len(calls) < 100 else None
 
 
+@app.task(max_concurrency=1)
+async def narrow(n: int) -> None:
+    calls.append(n)
+
+
 @app.task
 def again() -> None:
     again.enqueue()
@@ -182,6 +187,14 @@ class TestDrain:
         assert await rota.drain(concurrency=2, raise_errors=True) == {"completed": 2}
         with pytest.raises(UsageError, match="concurrency=0 is out of range"):
             await rota.drain(concurrency=0)
+
+    @pytest.mark.req("S09")
+    @pytest.mark.parametrize("concurrency", [1, 3])
+    async def test_a_limit_holds_and_all_run(self, rota: Harness, concurrency: int) -> None:
+        for n in range(5):
+            await narrow.aenqueue(n)
+        assert await rota.drain(concurrency=concurrency) == {"completed": 5}
+        assert calls == [0, 1, 2, 3, 4]
 
     async def test_what_is_not_due_stays(self, rota: Harness) -> None:
         await send_welcome.using(delay="10m").aenqueue(1)

@@ -133,6 +133,30 @@ async def test_others_are_before_it(conn: Conn, aconn: AConn) -> None:
     assert codes(explanation) == ["behind"]
 
 
+@pytest.mark.req("S09")
+async def test_it_is_held_by_the_limit_of_its_task(conn: Conn, aconn: AConn) -> None:
+    worker = given.start_worker(conn)
+    conn.execute("UPDATE rota.task SET max_concurrency = 1")
+    holder, job = given.enqueue(conn), given.enqueue(conn)
+    assert "the next poll of a worker gives it one" in (await why(aconn, job)).verdict
+    conn.execute("SELECT rota.admit_held()")
+    explanation = await why(aconn, job)
+    assert (codes(explanation), explanation.state) == (["held"], "queued")
+    assert f"by the limit of 1 running job of this task: held by job {holder}, which comes next." in explanation.verdict
+    given.claim(conn, worker)
+    assert f"held by job {holder}, running on worker {worker} since " in (await why(aconn, job)).verdict
+    await service.pause_queue(aconn, "default")
+    assert codes(await why(aconn, job)) == ["queue_paused", "held"]
+
+
+async def test_it_is_held_by_many(conn: Conn, aconn: AConn) -> None:
+    given.start_worker(conn)
+    conn.execute("UPDATE rota.task SET max_concurrency = 15")
+    jobs = [given.enqueue(conn) for _ in range(16)]
+    conn.execute("SELECT rota.admit_held()")
+    assert (await why(aconn, jobs[-1])).verdict.endswith(", and up to 5 more.")
+
+
 async def test_it_runs(conn: Conn, aconn: AConn) -> None:
     worker = given.start_worker(conn)
     job = given.enqueue(conn)

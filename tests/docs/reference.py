@@ -79,6 +79,8 @@ def command_line() -> str:
 
 def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
     if hasattr(command, "commands"):
+        if command.invoke_without_command:
+            yield path, command
         for name, each in command.commands.items():
             yield from _commands(f"{path} {name}", each)
     else:

@@ -7,8 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 from tests.support.engine import Engine
+from tests.support.scheduling import Scheduling
 
 from rota.contrib.testing.clock import Clock
+from rota.db.connection import AsyncConn
+from rota.engine import claimer
+from rota.engine.claimer import Claimer
 
 
 @pytest.fixture
@@ -21,3 +25,28 @@ def engine(dsn: str, conn: psycopg.Connection[Any]) -> Engine:
 def clock(conn: psycopg.Connection[Any]) -> Clock:
     """The database's clock, which can be moved."""
     return Clock(conn)
+
+
+@pytest.fixture
+def scheduling(dsn: str, conn: psycopg.Connection[Any]) -> Scheduling:
+    """Schedules in the test's own database."""
+    return Scheduling(dsn, conn)
+
+
+@pytest.fixture
+def asleep(monkeypatch: pytest.MonkeyPatch) -> set[Claimer]:
+    """Those that wait for a wake-up and will not look by themselves for more than forty seconds, given a longer poll interval."""
+    monkeypatch.setattr(claimer, "FIRST_LOOK_S", 60.0)  # or each would look a few times after falling asleep
+    sleeping: set[Claimer] = set()
+    wait_for_wake = Claimer._wait_for_wake
+
+    async def note(self: Claimer, conn: AsyncConn, seconds: float) -> None:
+        if seconds > 40:
+            sleeping.add(self)
+        try:
+            await wait_for_wake(self, conn, seconds)
+        finally:
+            sleeping.discard(self)
+
+    monkeypatch.setattr(Claimer, "_wait_for_wake", note)
+    return sleeping

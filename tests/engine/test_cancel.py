@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.support.engine import Engine
 from tests.support.wait import until
 
 from rota.engine.context import Context
-from rota.events import RunInterrupted
+from rota.events import RunInterrupted, RunsClaimed
 from rota.model.retry import Retry
 
 
@@ -40,11 +41,55 @@ async def test_a_queued_job_never_runs(engine: Engine) -> None:
 
 
 @pytest.mark.req("Q09")
+@pytest.mark.parametrize("then", ["it waits", "its worker stops"])
+async def test_a_claimed_job_that_has_not_been_started_never_is(engine: Engine, monkeypatch: pytest.MonkeyPatch, then: str) -> None:
+    """Claimed ahead, it lies with a worker whose slot is taken; it does not go on to be started there or by another."""
+    monkeypatch.setattr("rota.engine.upkeep.STALE_BUFFER_S", 60.0)  # or it would be given back before it is noticed
+    gate = asyncio.Event()
+    ran: list[UUID] = []
+    unwanted: list[UUID] = []
+
+    @engine.task
+    async def quick() -> None: ...
+
+    @engine.task
+    async def slow(ctx: Context) -> None:
+        ran.append(ctx.job_id)
+        await gate.wait()
+
+    def cancel_the_last(event: RunsClaimed) -> None:
+        if len(event.runs) > 1 and event.runs[-1].task == "slow" and not unwanted:
+            unwanted.append(UUID(event.runs[-1].id))
+            assert cancel(engine, unwanted[0]) == "running"
+            if then == "its worker stops":
+                worker.stop()
+
+    async with engine.worker(concurrency=1) as worker:
+        engine.fill(quick, 1000)
+        await engine.drained()
+        worker.events.subscribe(RunsClaimed, cancel_the_last)
+        engine.fill(slow, 100)
+        await until(lambda: unwanted)
+        await engine.ended(unwanted[0], state="canceled")
+        gate.set()
+        if then == "it waits":
+            await engine.drained()
+    async with engine.worker():
+        await engine.drained()
+    assert unwanted[0] not in ran
+    assert len(ran) == 99
+    [run] = engine.runs(unwanted[0])
+    assert (run.outcome, run.attempt, run.started_at) == ("canceled", 1, None)
+
+
+@pytest.mark.req("Q09")
 async def test_an_async_handler_is_cancelled(engine: Engine) -> None:
     told: list[bool] = []
+    begun = asyncio.Event()
 
     @engine.task
     async def work(ctx: Context) -> None:
+        begun.set()
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -53,7 +98,7 @@ async def test_an_async_handler_is_cancelled(engine: Engine) -> None:
 
     async with engine.worker():
         id = engine.enqueue(work)
-        await until(lambda: engine.state(id) == "running")
+        await until(begun.is_set)
         assert cancel(engine, id) == "running"
         await engine.ended(id, state="canceled")
     assert told == [True]
@@ -64,17 +109,18 @@ async def test_an_async_handler_is_cancelled(engine: Engine) -> None:
 
 @pytest.mark.req("Q09")
 async def test_a_synchronous_handler_sees_it(engine: Engine) -> None:
-    seen = threading.Event()
+    begun, seen = threading.Event(), threading.Event()
 
     @engine.task
     def work(ctx: Context) -> None:
+        begun.set()
         while not ctx.canceled:
             threading.Event().wait(0.01)
         seen.set()
 
     async with engine.worker():
         id = engine.enqueue(work)
-        await until(lambda: engine.state(id) == "running")
+        await until(begun.is_set)
         cancel(engine, id)
         await engine.ended(id, state="canceled")
         await until(seen.is_set)
@@ -85,8 +131,11 @@ async def test_a_synchronous_handler_sees_it(engine: Engine) -> None:
 async def test_what_a_handler_makes_of_it(engine: Engine, ending: str) -> None:
     """One that finishes all the same has completed; one that fails while it cleans up is not tried again."""
 
+    begun = asyncio.Event()
+
     @engine.task(retry=Retry(base="0s"))
     async def work() -> str:
+        begun.set()
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -96,7 +145,7 @@ async def test_what_a_handler_makes_of_it(engine: Engine, ending: str) -> None:
 
     async with engine.worker():
         id = engine.enqueue(work)
-        await until(lambda: engine.state(id) == "running")
+        await until(begun.is_set)
         cancel(engine, id)
         await engine.ended(id, state="completed" if ending == "finishes" else "canceled")
     assert len(engine.runs(id)) == 1
@@ -105,16 +154,17 @@ async def test_what_a_handler_makes_of_it(engine: Engine, ending: str) -> None:
 @pytest.mark.req("Q09")
 async def test_a_job_that_is_to_be_retried_is_canceled_instead(engine: Engine) -> None:
     """The handler failed by itself before it heard of the cancel."""
-    gate = asyncio.Event()
+    begun, gate = asyncio.Event(), asyncio.Event()
 
     @engine.task(retry=Retry(base="0s"))
     async def work() -> None:
+        begun.set()
         await gate.wait()
         raise ValueError
 
     async with engine.worker(heartbeat_s=60):
         id = engine.enqueue(work)
-        await until(lambda: engine.state(id) == "running")
+        await until(begun.is_set)
         engine.conn.execute("UPDATE rota.job SET cancel_requested_at = now()")
         gate.set()
         await engine.ended(id, state="canceled")

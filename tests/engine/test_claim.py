@@ -150,7 +150,7 @@ async def test_a_late_commit_behind_the_position_is_found(engine: Engine) -> Non
             engine.fill(work, 50)
             await engine.drained()
             late.commit()
-            await engine.ended(id, deadline_s=10)
+            await engine.ended(id, deadline_s=20)
 
 
 async def test_weights_share_out_the_slots(engine: Engine) -> None:

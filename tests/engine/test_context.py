@@ -93,12 +93,12 @@ async def test_no_connection_or_transaction_is_held_while_handlers_run(engine: E
 
     async with engine.worker(concurrency=30):
         await until(lambda: engine.count("rota.worker WHERE wants_wake") == 1)
-        before = engine.count(SESSIONS)
+        await until(lambda: engine.count(SESSIONS) == 5)
         engine.fill("sync" if sync else "async", 30)
         await until(lambda: len(begun) == 30)
         # What the worker does now and then ends at once: a transaction that lasts would be seen each time.
         seen = [engine.count(f"{SESSIONS} AND xact_start < clock_timestamp() - interval '100 ms'") for _ in range(20)]
-        assert engine.count(SESSIONS) <= before == 4, "claimer, completer, upkeep and heartbeat, and none for the thirty"
+        assert engine.count(SESSIONS) <= 5, "claimer, completer, upkeep, scheduler and heartbeat, and none for the thirty"
         assert min(seen) == 0, "a transaction is open"
         gate.set()
         await engine.drained()
@@ -125,13 +125,14 @@ async def test_a_connection_is_given_back_when_its_block_ends(engine: Engine) ->
 
 
 @pytest.mark.req("Q16")
-async def test_handlers_run_while_the_database_is_busy_elsewhere(engine: Engine) -> None:
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_handlers_run_while_the_database_is_busy_elsewhere(engine: Engine, pooled: bool) -> None:
     """A row of theirs that somebody has locked delays the record of that run, and of no other."""
 
     @engine.task
     async def work() -> None: ...
 
-    async with engine.worker(concurrency=4):
+    async with engine.worker(concurrency=4, pooled=pooled):
         gate = asyncio.Event()
 
         @engine.task
@@ -144,7 +145,7 @@ async def test_handlers_run_while_the_database_is_busy_elsewhere(engine: Engine)
             engine.conn.execute("SELECT FROM rota.job WHERE id = %s FOR UPDATE", [held])
             gate.set()
             others = [_enqueue_elsewhere(engine, work.name) for _ in range(10)]
-            await until(lambda: _completed(engine, others) == 10, 15)
+            await until(lambda: _completed(engine, others) == 10, 15)  # less than the completer's patience with its server
         await engine.ended(held)
 
 

@@ -14,7 +14,7 @@ from tests.support.wait import until
 
 from rota.db.connection import AsyncConn, connect, connect_async
 from rota.engine.journal import Journal
-from rota.events import LeaseLost, RunInterrupted, RunsFinished
+from rota.events import RunInterrupted, RunLeaseLost, RunsFinished
 from rota.model.ids import new_id
 from rota.model.run import Run
 from rota.store import runs as store
@@ -148,7 +148,7 @@ async def test_a_worker_that_lost_the_lease_says_so_and_goes_on(engine: Engine) 
             engine.conn.execute("SELECT rota.cancel_job(%s)", [id])
             before = snapshot(engine.conn)
             gate.set()
-            await until(lambda: engine.seen(LeaseLost))
+            await until(lambda: engine.seen(RunLeaseLost))
             assert snapshot(engine.conn) == before
             await engine.ended(engine.enqueue(work))
     assert [line["job_id"] for line in lines if line["event"] == "run.lease_lost"] == [str(id)]
@@ -167,12 +167,12 @@ async def test_a_handler_is_told_when_the_renewal_finds_the_lease_lost(engine: E
             told.append("canceled")
             raise
 
-    async with engine.worker(lease_s=2.0, heartbeat_s=0.1):
+    async with engine.worker(lease_s=3.0, heartbeat_s=0.1):
         id = engine.enqueue(work)
         await until(lambda: engine.state(id) == "running")
         engine.take_away(id)
         engine.conn.execute("SELECT rota.cancel_job(%s)", [id])
         await until(lambda: told)
-        await until(lambda: engine.seen(LeaseLost))
+        await until(lambda: engine.seen(RunLeaseLost))
     assert [event.reason for event in engine.seen(RunInterrupted)] == ["lost"]
     assert engine.outcomes(id) == ["lost", "canceled"]

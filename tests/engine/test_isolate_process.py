@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -14,13 +15,20 @@ from tests.support.isolated import app, note, notes
 from tests.support.processes import WorkerProcess, alive
 from tests.support.wait import until, wait_until
 
-from rota.engine import isolate
+from rota.engine import isolate, isolated_process
 from rota.events import RunInterrupted
+from rota.model.task import TaskSpec
 
 
 @pytest.fixture(autouse=True)
 def tasks(engine: Engine) -> None:
     engine.tasks.update(app.tasks)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers that were told to stop have all the time that a busy machine may take."""
+    monkeypatch.setattr(isolate, "GRACE_S", 20.0)
 
 
 async def error_of(engine: Engine, id: UUID) -> dict[str, Any]:
@@ -50,6 +58,7 @@ async def test_an_idle_process_is_ended(engine: Engine, monkeypatch: pytest.Monk
 
 
 @pytest.mark.fault(10)
+@pytest.mark.usefixtures("patient")
 async def test_a_process_that_dies_hurts_no_neighbour(engine: Engine, tmp_path: Path) -> None:
     ends = {
         "exit": "ended with exit code 3",
@@ -58,6 +67,7 @@ async def test_a_process_that_dies_hurts_no_neighbour(engine: Engine, tmp_path: 
         "SIGKILL": "was ended by SIGKILL (out of memory?)",
         "fork": "ended with exit code 4",
         "close": "ended with exit code 1",
+        "hang up": "ended with exit code 1",
     }
     async with engine.worker(concurrency=4) as worker:
         isolated = engine.enqueue("wait_politely", {"path": str(tmp_path / "pid")})
@@ -74,6 +84,15 @@ async def test_a_process_that_dies_hurts_no_neighbour(engine: Engine, tmp_path: 
         assert engine.job(dead[how]).last_error == {"type": "WorkerCrashed", "message": message}
     assert engine.job(isolated).result == "what there was"
     assert {(run.attempt, run.worker_id) for id in (isolated, *inside) for run in engine.runs(id)} == {(1, worker.id)}
+
+
+@pytest.mark.fault(10)
+async def test_a_process_that_hangs_up_and_goes_on_is_killed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can hear of what it does; that the worker killed it is not told as if the system had."""
+    monkeypatch.setattr(isolated_process, "END_WITHIN_S", 0.1)
+    async with engine.worker():
+        error = await error_of(engine, engine.enqueue("die", {"how": "hang up and stay"}, max_attempts=1))
+    assert error["message"] == "its process closed its connection to the worker and had to be killed while running die, attempt 1"
 
 
 @pytest.mark.fault(10)
@@ -99,19 +118,27 @@ async def test_a_timeout_kills_the_process(engine: Engine, tmp_path: Path) -> No
         assert not alive(int(notes(tmp_path / "pids")[0])), "the run was ended before its process"
         after = engine.enqueue("tell_pid")
         await engine.ended(after)
-    assert (error["type"], error["message"]) == ("JobTimeout", "Job exceeded timeout of 0.3s")
+    assert (error["type"], error["message"]) == ("JobTimeout", "Job exceeded timeout of 2s")
     [run] = engine.runs(id)
-    assert timedelta(seconds=0.3) <= run.finished_at - run.started_at < timedelta(seconds=2)
+    assert timedelta(seconds=2) <= run.finished_at - run.started_at < timedelta(seconds=20)
 
 
 @pytest.mark.req("Q18")
-async def test_the_start_of_the_process_is_not_on_the_handlers_time(engine: Engine) -> None:
-    async with engine.worker():  # a start takes longer than the 0.1 s that the handler has
+async def test_the_start_of_the_process_is_not_on_the_handlers_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = isolate.Quarantine._prepare
+
+    async def prepare_slowly(self: isolate.Quarantine, spec: TaskSpec) -> isolated_process.IsolatedProcess:
+        await asyncio.sleep(2.5)  # longer than the handler may take
+        return await prepare(self, spec)
+
+    monkeypatch.setattr(isolate.Quarantine, "_prepare", prepare_slowly)
+    async with engine.worker():
         id = engine.enqueue("hurry", max_attempts=1)
         await engine.ended(id)
 
 
 @pytest.mark.req("Q09")
+@pytest.mark.usefixtures("patient")
 async def test_an_async_handler_is_cancelled(engine: Engine, tmp_path: Path) -> None:
     path = tmp_path / "notes"
     async with engine.worker(concurrency=1):
@@ -125,6 +152,7 @@ async def test_an_async_handler_is_cancelled(engine: Engine, tmp_path: Path) -> 
 
 
 @pytest.mark.req("Q09")
+@pytest.mark.usefixtures("patient")
 async def test_a_handler_that_ends_without_having_heard_has_completed(engine: Engine, tmp_path: Path) -> None:
     """What it did is done: it must not be run again because a stop came while it was ending."""
     path = tmp_path / "notes"
@@ -160,7 +188,7 @@ async def test_a_stop_releases_what_still_runs(engine: Engine, tmp_path: Path) -
 
 async def test_a_lost_lease_kills_the_process_at_once(engine: Engine, tmp_path: Path) -> None:
     path = tmp_path / "notes"
-    async with engine.worker(lease_s=1.0, heartbeat_s=0.1, concurrency=1):
+    async with engine.worker(lease_s=3.0, heartbeat_s=0.1, concurrency=1):
         id = engine.enqueue("wait_async", {"path": str(path)})
         await until(lambda: notes(path))
         engine.conn.execute("UPDATE rota.job SET run_at = now() + interval '1 h' WHERE id = %s", [id])
@@ -194,4 +222,4 @@ def test_a_killed_worker_takes_its_processes_along(engine: Engine, tmp_path: Pat
         pids = wait_until(lambda: len(found := notes(tmp_path / "pids")) == 3 and found)
         assert all(alive(int(pid)) for pid in pids)
         worker.kill(signal.SIGKILL)
-        wait_until(lambda: not any(alive(int(pid)) for pid in pids), 5)
+        wait_until(lambda: not any(alive(int(pid)) for pid in pids))

@@ -18,7 +18,7 @@ from tests.support.wait import wait_until
 from rota.model.ids import new_id
 
 APP = "tests.support.faulty:app"
-LEASE_S = 1.5
+LEASE_S = 2.5  # renewed at its half, which leaves a busy machine more than a second for that
 SHORT = {"lease_s": LEASE_S, "heartbeat_s": 0.2}
 
 
@@ -39,7 +39,7 @@ def test_the_jobs_of_a_killed_worker_run_again_within_seconds(engine: Engine) ->
     with WorkerProcess(APP, engine.dsn) as worker:
         worker.wait_ready()
         first = worker.worker_id
-        ids = [engine.enqueue("stay", {"seconds": 0.5}) for _ in range(3)]
+        ids = [engine.enqueue("stay", {"seconds": 3.0}) for _ in range(3)]
         begun(engine, 3)
         worker.kill()
         worker.wait()
@@ -49,7 +49,7 @@ def test_the_jobs_of_a_killed_worker_run_again_within_seconds(engine: Engine) ->
         begun(engine, 4)
         took = time.monotonic() - killed
         wait_until(lambda: engine.count() == 0)
-    assert took < 10
+    assert took < 30, "it was the lease that ended, not the patience with a dead worker"
     assert [engine.outcomes(id) for id in ids] == [["lost", "completed"]] * 3
     reasons = dict(engine.conn.execute("SELECT id, stop_reason FROM rota.worker").fetchall())
     assert reasons[first] == "died"
@@ -71,23 +71,25 @@ def test_a_handler_may_run_for_three_leases(engine: Engine, task: str) -> None:
 @pytest.mark.fault(3)
 def test_a_paused_worker_loses_its_job_and_its_late_word_counts_for_nothing(engine: Engine, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with log.open("wb") as errors, WorkerProcess(APP, engine.dsn, errors=errors, **SHORT) as paused:
+    # Its heart beats so seldom that it does not learn of the loss before it says how its run ended.
+    with log.open("wb") as errors, WorkerProcess(APP, engine.dsn, errors=errors, lease_s=LEASE_S, heartbeat_s=60) as paused:
         paused.wait_ready()
-        id = engine.enqueue("stay", {"seconds": 1.0})
+        id = engine.enqueue("stay", {"seconds": 2.0, "again_until": "heard"})
         begun(engine)
         os.kill(paused.pid, signal.SIGSTOP)
         try:
             with WorkerProcess(APP, engine.dsn, **SHORT) as other:
-                wait_until(lambda: engine.state(id) == "completed")
-                before = engine.runs(id)
+                other.wait_ready()
+                begun(engine, 2)
                 os.kill(paused.pid, signal.SIGCONT)
                 wait_until(lambda: b"run.lease_lost" in log.read_bytes(), what="it says that its lease is lost")
+                assert engine.row(id).worker_id == other.worker_id, "its late word changed something"
                 assert paused.code is None, "it goes on"
-                assert other.worker_id != paused.worker_id
+                engine.conn.execute("INSERT INTO ran (what) VALUES ('heard')")
+                wait_until(lambda: engine.count() == 0)
         finally:
             os.kill(paused.pid, signal.SIGCONT)
-    assert engine.runs(id) == before, "its late completion changed something"
-    assert [run.outcome for run in before] == ["lost", "completed"]
+    assert [(run.outcome, run.worker_id) for run in engine.runs(id)] == [("lost", paused.worker_id), ("completed", other.worker_id)]
 
 
 @pytest.mark.req("Q11")
@@ -97,7 +99,7 @@ def test_a_paused_worker_keeps_its_session_and_so_its_jobs(engine: Engine) -> No
     with WorkerProcess(APP, engine.dsn, dead_after_s=0.3) as paused, WorkerProcess(APP, engine.dsn, dead_after_s=0.3) as other:
         paused.wait_ready()
         other.wait_ready()
-        id = engine.enqueue("stay", {"seconds": 1.0})
+        id = engine.enqueue("stay", {"seconds": 3.0})
         begun(engine)
         holder = paused if engine.row(id).worker_id == paused.worker_id else other
         os.kill(holder.pid, signal.SIGSTOP)
@@ -178,7 +180,7 @@ def test_sigterm_releases_what_does_not_end_in_its_grace(engine: Engine) -> None
         worker_id = stopping.worker_id
         began = time.monotonic()
         assert stopping.stop() == 0
-        assert 1.0 <= time.monotonic() - began < 8
+        assert 1.0 <= time.monotonic() - began < 20
         reasons = engine.conn.execute("SELECT stop_reason FROM rota.worker WHERE id = %s", [worker_id]).fetchall()
         assert reasons == [("stopped",)]
         assert [engine.outcomes(each) for each in (id, thread)] == [["released"]] * 2

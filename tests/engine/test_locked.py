@@ -18,7 +18,7 @@ from rota.model.ids import new_id
 from rota.model.run import Run
 from rota.store import runs as store
 
-LEASE_S = 1.5
+LEASE_S = 2.5
 SHORT = {"lease_s": LEASE_S, "heartbeat_s": 0.2}
 
 
@@ -85,3 +85,20 @@ def test_a_renewal_tells_locked_from_lost(engine: Engine) -> None:
     assert (renewed, lost) == ({str(ids[1])}, {str(ids[2])})
     assert engine.row(ids[0]).lease_until == before[0]
     assert engine.row(ids[1]).lease_until > before[1]
+
+
+@pytest.mark.req("Q11")
+def test_a_rescue_does_not_wait_for_a_locked_child(engine: Engine) -> None:
+    """Not even in a session that has no settings of ours, as behind a pooler."""
+    parent = engine.enqueue("work")
+    child = engine.enqueue("work", parents=[parent])
+    held = engine.hold(parent)
+    engine.conn.execute("SELECT rota.cancel_job(%s)", [parent])
+    engine.conn.execute("SET statement_timeout = '20s'")
+    rescue = "SELECT state FROM rota.rescue_runs(%s)"
+    with psycopg.connect(engine.dsn) as user:
+        user.execute("SELECT FROM rota.job WHERE id = %s FOR UPDATE", [child])
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            engine.conn.execute(rescue, [[held.worker]])
+    assert engine.conn.execute(rescue, [[held.worker]]).fetchall() == [("canceled",)]
+    assert engine.outcomes(child) == ["canceled"]

@@ -40,12 +40,12 @@ async def test_a_suspect_runs_apart_from_the_worker(engine: Engine, tmp_path: Pa
 
 
 async def test_suspects_take_turns_and_waiting_is_not_on_their_time(engine: Engine, tmp_path: Path) -> None:
-    count = 3 * SUSPECTS_AT_A_TIME
+    count = 5 * SUSPECTS_AT_A_TIME
     ids = [engine.enqueue("take_turns", {"path": str(tmp_path / "turns")}, max_attempts=1) for _ in range(count)]
     for id in ids:
         make_suspect(engine, id)
-    async with engine.worker(concurrency=count):  # the last ones wait longer than their timeout of 0.5 s
-        await engine.ended(*ids)
+    async with engine.worker(concurrency=count):  # the last ones wait longer than their timeout of 3 s
+        await engine.ended(*ids, deadline_s=40)
     running = list(accumulate(1 if line == "begin" else -1 for line in notes(tmp_path / "turns")))
     assert len(running) == 2 * count
     assert max(running) <= SUSPECTS_AT_A_TIME

@@ -83,7 +83,7 @@ async def test_a_timeout_ends_a_thread_that_did_not_hear_its_cancel(engine: Engi
 
     try:
         async with engine.worker():
-            id = engine.enqueue(deaf, timeout=timedelta(seconds=1))
+            id = engine.enqueue(deaf, timeout=timedelta(seconds=4))
             await until(started.is_set)
             engine.conn.execute("SELECT rota.cancel_job(%s)", [id])
             await engine.ended(id, state="canceled")

@@ -23,12 +23,14 @@ from rota.events import DatabaseLost
 from rota.model.filters import JobFilter
 
 STORM_S = 6.0
+ENOUGH = 5  # times that each action must have been done for the storm to have been one
 EXPECTED = (NotFound, Conflict, ParentNotFound)  # the job was in another state by then: an answer, not an accident
 
 
-@pytest.mark.req("Q01", "Q10", "Q11")
+@pytest.mark.req("Q01", "Q10", "Q11", "S09")
 @pytest.mark.fault(17)
-async def test_no_deadlock_and_no_serialization_failure_reaches_a_user(engine: Engine) -> None:
+@pytest.mark.parametrize("most", [None, 4], ids=["no limit", "a limit"])
+async def test_no_deadlock_and_no_serialization_failure_reaches_a_user(engine: Engine, most: int | None) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     dice = random.Random(seed)
@@ -37,7 +39,7 @@ async def test_no_deadlock_and_no_serialization_failure_reaches_a_user(engine: E
 
     with Rota(engine.dsn) as app:
 
-        @app.task(retry=Retry(base="1ms", cap="5ms", jitter="1ms", max_attempts=6))
+        @app.task(max_concurrency=most, retry=Retry(base="1ms", cap="5ms", jitter="1ms", max_attempts=6))
         async def work(ctx: Context, n: int) -> Snooze | None:
             await asyncio.sleep(n / 1000)
             if n % 5 == 1:
@@ -75,7 +77,8 @@ async def test_no_deadlock_and_no_serialization_failure_reaches_a_user(engine: E
             rescues = action is expire  # which is a worker's doing, on a connection like a worker's
             connect = connect_async(engine.dsn, "test") if rescues else AsyncConnection.connect(engine.dsn, autocommit=True)
             async with await connect as conn:
-                while time.monotonic() < deadline:
+                # On a busy machine, until everybody has had a turn.
+                while (now := time.monotonic()) < deadline or (done[action.__name__] <= ENOUGH and now < deadline + 60):
                     try:
                         await action(conn)
                         done[action.__name__] += 1
@@ -97,7 +100,7 @@ async def test_no_deadlock_and_no_serialization_failure_reaches_a_user(engine: E
 
     assert [str(error) for error in errors] == []
     assert [event.error for event in engine.seen(DatabaseLost)] == []
-    assert min(done[action.__name__] for action in crowd) > 5, done
+    assert min(done[action.__name__] for action in crowd) > ENOUGH, done
     finals = engine.conn.execute("SELECT count(*) FILTER (WHERE final), count(DISTINCT job_id) FROM rota.run").fetchone()
     assert finals is not None
     assert finals[0] == finals[1] == len(set(known)), "each job has one end"

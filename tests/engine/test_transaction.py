@@ -12,7 +12,7 @@ from tests.support.wait import until
 
 from rota.engine.context import Context
 from rota.errors import LeaseLost
-from rota.events import LeaseLost as LeaseLostEvent
+from rota.events import RunLeaseLost
 from rota.model.retry import Retry
 
 AT_ONCE = Retry(base="0s", jitter="0s")
@@ -114,7 +114,7 @@ async def test_a_lost_lease_rolls_back(engine: Engine, sync: bool) -> None:
         engine.conn.execute("UPDATE rota.job SET crashes = 0 WHERE id = %s", [id])  # else it would run in a process of its own
         await engine.ended(id)
         proceed.set()
-        await until(lambda: engine.seen(LeaseLostEvent))
+        await until(lambda: engine.seen(RunLeaseLost))
     assert len(raised) == 1
     assert notes(engine) == [2]
     assert engine.outcomes(id) == ["lost", "completed"]

@@ -18,6 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.support.postgres import pick_binaries
+from tests.support.processes import alive
 
 from rota.db import binaries, embedded, unprivileged
 from rota.db.embedded import EmbeddedPostgres
@@ -85,7 +86,7 @@ def owner(folder: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], i
     wait_until(lambda: removed(folder), "the folder is free")  # the last of its processes may be about to end
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"after {seconds} s still not so: {what}"
@@ -98,14 +99,6 @@ def removed(folder: Path) -> bool:
     except Conflict:
         return False
     return True
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def ask(dsn: str, query: str) -> object:

@@ -31,6 +31,9 @@ CATALOG = """
     SELECT 'constraint', c.name || '.' || k.conname, pg_get_constraintdef(k.oid), k.convalidated::text
     FROM relation c JOIN pg_constraint k ON k.conrelid = c.oid
     UNION ALL
+    SELECT 'domain', t.typname::text, format_type(t.typbasetype, t.typtypmod), pg_get_constraintdef(k.oid)
+    FROM pg_type t JOIN pg_constraint k ON k.contypid = t.oid WHERE t.typnamespace = to_regnamespace('rota')
+    UNION ALL
     SELECT 'index', c.name, pg_get_indexdef(c.oid), i.indisvalid::text
     FROM relation c JOIN pg_index i ON i.indexrelid = c.oid
     UNION ALL
@@ -63,7 +66,7 @@ def numbers(done: list[migrations.Migration]) -> list[int]:
 def test_up_applies_everything_once(empty: psycopg.Connection[Any]) -> None:
     assert numbers(migrations.up(empty)) == NUMBERS
     before = catalog(empty)
-    assert {kind for kind, *_ in before} == {"table", "column", "constraint", "index", "function", "trigger", "view"}
+    assert {kind for kind, *_ in before} == {"table", "column", "constraint", "domain", "index", "function", "trigger", "view"}
     assert migrations.up(empty) == []
     assert catalog(empty) == before
 

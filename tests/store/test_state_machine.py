@@ -25,7 +25,8 @@ Claim = tuple[UUID, runs.Run]
 START = datetime(2030, 1, 1, tzinfo=UTC)
 LEASE = timedelta(seconds=300)
 NO_TIME = timedelta(0)
-MOST_JOBS = 4  # few jobs that live through much find more than many that live through little
+MOST_JOBS = 5  # few jobs that live through much find more than many that live through little
+LIMITS = [1, 1, 2, None]
 
 
 class Lives(RuleBasedStateMachine):
@@ -40,10 +41,12 @@ class Lives(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model = Model(START)
+        self.model = Model(START, limit=1)
         self.workers = [new_id() for _ in range(2)]
         self.claims: list[Claim] = []
+        self.taken = 0  # places, when the limit was last changed
         self.conn.execute("TRUNCATE rota.job, rota.run, rota.job_edge")
+        self.conn.execute("UPDATE rota.task SET max_concurrency = 1 WHERE name = 'narrow'")
         self.clock.freeze(self.model.now)
 
     # What happens
@@ -56,20 +59,24 @@ class Lives(RuleBasedStateMachine):
         delay=st.sampled_from([0, 0, 60]),
         most=st.integers(1, 3),
         policy=st.sampled_from(["cancel", "fail", "ignore"]),
+        narrow=st.booleans(),
     )
-    def enqueue(self, parents: list[UUID], priority: int, delay: int, most: int, policy: str) -> Any:
+    def enqueue(self, parents: list[UUID], priority: int, delay: int, most: int, policy: str, narrow: bool) -> Any:
         id = new_id()
+        task, limited = ("narrow", self.model.limit is not None) if narrow else ("work", False)
         row = self.conn.execute(
             """SELECT outcome FROM rota.insert_job(
-                   %s, 'work', '{}', 'default', %s, NULL, %s, %s, NULL, NULL, NULL, NULL, NULL, NULL, %s, %s)""",
-            [id, priority, timedelta(seconds=delay), most, parents, policy],
+                   %s, %s, '{}', 'default', %s, NULL, %s, %s, NULL, NULL, NULL, NULL, NULL, NULL, %s, %s, new_limited => %s)""",
+            [id, task, priority, timedelta(seconds=delay), most, parents, policy, limited],
         ).fetchone()
         bad = [each for each in parents if self.model.jobs[each].state in ("failed", "canceled")]
         if bad and policy != "ignore":
             assert row == ("parent_failed",)
             return multiple()
         assert row == ("created",)
-        job = self.model.jobs[id] = Job(id, priority, self.model.now + timedelta(seconds=delay), most, policy, "waiting")
+        job = self.model.jobs[id] = Job(
+            id, task, priority, self.model.now + timedelta(seconds=delay), most, policy, "waiting", limited
+        )
         job.waits_for = {each for each in parents if self.model.jobs[each].state in LIVE}
         self.model.parents[id] = parents
         self.model.let_go(job)
@@ -106,7 +113,7 @@ class Lives(RuleBasedStateMachine):
         run.outcome, run.delay_s, run.retryable = outcome, delay, retryable
         state = self._run(runs.finish(self.aconn, worker=worker, runs=[run]))[run.id]
         self.model.finish(job, outcome, timedelta(seconds=delay), retryable)
-        assert state == ("queued" if job.state == "delayed" else job.state)
+        assert state == ("queued" if job.state in LIVE else job.state)
 
     @precondition(lambda self: self.model.any("running"))
     @rule(data=st.data())
@@ -122,8 +129,11 @@ class Lives(RuleBasedStateMachine):
         worker, run = self._pick(data, held=True)
         self._run(runs.release(self.aconn, worker=worker, runs=[run]))
         job = self.model.jobs[run.job_id]
-        job.state, job.worker, job.lease_until = "queued", None, None
-        job.attempt -= 1
+        if job.cancel_requested:  # that will do
+            self.model.end(job, "canceled")
+        else:
+            job.state, job.worker, job.lease_until = "queued", None, None
+            job.attempt -= 1
 
     @precondition(lambda self: self.model.any("running"))
     @rule(data=st.data())
@@ -162,6 +172,8 @@ class Lives(RuleBasedStateMachine):
                 job.runs.append("lost")
                 job.state, job.worker, job.lease_until = "queued", None, None
             assert rescued[job.id] == job.state
+        if any(job.limited and job.state not in LIVE for job in lost):
+            self.model.admit()
         for each in dead:
             self.workers[each] = new_id()  # no worker's id is ever used again
 
@@ -182,22 +194,31 @@ class Lives(RuleBasedStateMachine):
     def _retry(self, id: UUID) -> None:
         job = self.model.jobs[id]
         was = self._run(jobs_change.retry(self.aconn, [id]))[id]
-        assert was == ("queued" if job.state == "delayed" else job.state)
-        if job.state in ("delayed", "queued"):
-            job.state, job.run_at = "queued", min(job.run_at, self.model.now)
+        assert was == job.public_state
+        if job.public_state == "queued":
+            job.run_at = min(job.run_at, self.model.now)
+            job.state = "held" if job.limited and job.state != "queued" else "queued"
         elif job.state in ("failed", "canceled"):
             job.run_at, job.forgiven, job.crashes, job.culprit = self.model.now, job.attempt, 0, False
             job.waits_for = {each for each in self.model.parents[id] if self.model.jobs[each].state in LIVE}
-            job.state = "waiting"
+            job.state, job.limited = "waiting", job.task == "narrow" and self.model.limit is not None
             self.model.let_go(job)
 
-    @precondition(lambda self: self.model.any("delayed"))
+    @precondition(lambda self: self.model.any("delayed", "held"))
     @rule()
     def promote(self) -> None:
         due = [job for job in self.model.jobs.values() if job.state == "delayed" and job.run_at <= self.model.now]
-        assert self._run(runs.promote(self.aconn))[0] == len(due)
         for job in due:
-            job.state = "queued"
+            job.state = "held" if job.limited else "queued"
+        assert self._run(runs.promote(self.aconn))[0] == len(due) + self.model.admit()
+
+    @rule(limit=st.sampled_from(LIMITS))
+    def change_limit(self, limit: int | None) -> None:
+        self.conn.execute("UPDATE rota.task SET max_concurrency = %s WHERE name = 'narrow'", [limit])
+        self.conn.execute("SELECT rota.admit_jobs('{narrow}')")
+        self.model.limit = limit
+        self.model.admit()
+        self.taken = self._count_places()
 
     @precondition(lambda self: self.model.any("delayed", "running"))
     @rule(seconds=st.sampled_from([20, 60, 301]))
@@ -218,6 +239,11 @@ class Lives(RuleBasedStateMachine):
         again = [claim for claim in claims if self.model.jobs[claim[1].job_id].state == "running"]
         return data.draw(st.sampled_from(again or claims))
 
+    def _count_places(self) -> int:
+        row = self.conn.execute("SELECT count(*) FROM rota.job WHERE limited AND state IN ('queued', 'running')").fetchone()
+        assert row is not None
+        return int(row[0])
+
     def _run(self, awaitable: Any) -> Any:
         async def wait() -> Any:
             return await awaitable
@@ -231,14 +257,14 @@ class Lives(RuleBasedStateMachine):
         live = {
             job.id: (
                 job.state, job.attempt, job.forgiven, job.crashes, job.culprit, job.token, job.worker, job.run_at,
-                job.lease_until, len(job.waits_for), job.cancel_requested,
+                job.lease_until, len(job.waits_for), job.cancel_requested, job.limited,
             )
             for job in self.model.jobs.values()
             if job.state in LIVE
         }  # fmt: skip
         rows = self.conn.execute(
             """SELECT id, state, attempt, forgiven, crashes, culprit, token, worker_id, run_at, lease_until, pending_parents,
-                      cancel_requested_at IS NOT NULL
+                      cancel_requested_at IS NOT NULL, limited
                FROM rota.job"""
         )
         assert {row[0]: row[1:] for row in rows} == live
@@ -258,7 +284,12 @@ class Lives(RuleBasedStateMachine):
     def every_job_is_seen_once_in_a_public_state(self) -> None:
         rows = self.conn.execute("SELECT id, state FROM rota.jobs").fetchall()
         assert len(rows) == len(self.model.jobs)
-        assert dict(rows) == {id: "queued" if job.state == "delayed" else job.state for id, job in self.model.jobs.items()}
+        assert dict(rows) == {id: job.public_state for id, job in self.model.jobs.items()}
+
+    @invariant()
+    def no_more_start_than_the_limit_allows(self) -> None:
+        # What ran when the limit was lowered may run on, and again in its place.
+        assert self.model.limit is None or self._count_places() <= max(self.model.limit, self.taken)
 
     @invariant()
     def whoever_waits_has_somebody_to_wait_for(self) -> None:
@@ -270,9 +301,9 @@ class Lives(RuleBasedStateMachine):
         assert rows.fetchall() == []
 
 
-@pytest.mark.req("Q01", "Q06", "Q07", "Q09", "Q10", "Q11", "Q19")
+@pytest.mark.req("Q01", "Q06", "Q07", "Q09", "Q10", "Q11", "Q19", "S09")
 def test_every_life_follows_the_model(conn: psycopg.Connection[Any], dsn: str) -> None:
-    given.declare(conn, "work")
+    given.declare(conn, "work", "narrow")
     with asyncio.Runner() as loop:
         aconn = loop.run(psycopg.AsyncConnection.connect(dsn, autocommit=True))
         try:

@@ -19,12 +19,14 @@ HELD = {"worker_id": new_id(), "lease_until": "2999-01-01", "claimed_at": "now",
 FIELDS: dict[str, dict[str, Any]] = {
     "waiting": {"pending_parents": 1},
     "delayed": {"run_at": "2999-01-01"},
+    "held": {"limited": True},
     "queued": {},
     "running": HELD,
 }
 ALLOWED = {
-    ("waiting", "queued"), ("waiting", "delayed"), ("delayed", "queued"), ("queued", "running"), ("queued", "delayed"),
-    ("running", "queued"), ("running", "delayed"),
+    ("waiting", "queued"), ("waiting", "delayed"), ("waiting", "held"), ("delayed", "queued"), ("delayed", "held"),
+    ("held", "queued"), ("queued", "running"), ("queued", "delayed"), ("queued", "held"), ("running", "queued"),
+    ("running", "delayed"), ("running", "held"),
 }  # fmt: skip
 
 
@@ -47,6 +49,7 @@ def test_every_state_can_be_stored(conn: Conn, state: str) -> None:
     [
         ("job_state", {"state": "completed"}),
         ("job_state", {"state": "gone"}),
+        ("job_state", {"state": "held"}),
         ("job_running_has_worker", {"state": "running", **HELD, "worker_id": None}),
         ("job_running_has_worker", {"worker_id": new_id()}),
         ("job_running_has_lease", {"state": "running", **HELD, "lease_until": None}),
@@ -60,10 +63,14 @@ def test_every_state_can_be_stored(conn: Conn, state: str) -> None:
         ("job_max_attempts", {"max_attempts": 1001}),
         ("job_attempt", {"attempt": -1}),
         ("job_attempt", {"forgiven": 1}),
-        ("job_attempt", {"crashes": -1}),
+        ("job_forgiven", {"forgiven": -1}),
+        ("job_crashes", {"crashes": -1}),
+        ("job_pending_parents", {"pending_parents": -1}),
         ("job_payload", {"payload": "[]"}),
         ("job_payload", {"payload": "null"}),
         ("job_timeout", {"timeout": "0"}),
+        ("job_run_at", {"run_at": "1969-12-31"}),
+        ("job_run_at", {"run_at": "infinity"}),
         ("job_on_parent_failure", {"on_parent_failure": "shrug"}),
     ],
 )

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 
 from rota import Enqueued, NewJob, Rota
+from rota.recurring import BoundRecurring
 from rota.task import BoundTask
 
 NOTE = "INSERT INTO note (text) VALUES ('mine')"
@@ -30,9 +31,9 @@ class Caller:
         self._commit = commit
         self._rollback = rollback
 
-    def write(self) -> None:
+    def write(self, statement: str = NOTE) -> None:
         """A statement of the application's own."""
-        self._run(NOTE)
+        self._run(statement)
 
     def commit(self) -> None:
         self._commit()
@@ -45,6 +46,9 @@ class Caller:
 
     def enqueue_many(self, app: Rota, jobs: list[NewJob]) -> list[Enqueued]:
         return app.enqueue_many(jobs, conn=self.conn)
+
+    def call(self, task: BoundRecurring[..., Any], verb: str, *args: Any) -> Any:
+        return getattr(task.using(conn=self.conn), verb)(*args)
 
 
 class AsyncCaller(Caller):
@@ -60,8 +64,8 @@ class AsyncCaller(Caller):
 
         return self._runner.run(wait())
 
-    def write(self) -> None:
-        self._await(self._run(NOTE))
+    def write(self, statement: str = NOTE) -> None:
+        self._await(self._run(statement))
 
     def commit(self) -> None:
         self._await(self._commit())
@@ -74,6 +78,9 @@ class AsyncCaller(Caller):
 
     def enqueue_many(self, app: Rota, jobs: list[NewJob]) -> list[Enqueued]:
         return self._await(app.aenqueue_many(jobs, conn=self.conn))
+
+    def call(self, task: BoundRecurring[..., Any], verb: str, *args: Any) -> Any:
+        return self._await(super().call(task, f"a{verb}", *args))
 
 
 @contextmanager

@@ -29,7 +29,8 @@ E = TypeVar("E", bound=Event)
 _INSERT = """
 SELECT job_id, outcome FROM rota.insert_job(
     %(id)s, %(task)s, %(payload)s::text::json, %(queue)s, %(priority)s, NULL, %(delay)s, %(max_attempts)s, %(timeout)s,
-    %(retry)s::text::json, NULL, NULL, NULL, NULL, %(parents)s::uuid[], %(on_parent_failure)s)
+    %(retry)s::text::json, NULL, NULL, NULL, NULL, %(parents)s::uuid[], %(on_parent_failure)s,
+    new_limited => %(limited)s)
 """
 
 
@@ -91,6 +92,7 @@ class Engine:
                     "retry": None if retry is None else json.dumps(retry.to_json()),
                     "parents": list(parents),
                     "on_parent_failure": on_parent_failure,
+                    "limited": not isinstance(task, str) and task.max_concurrency is not None,
                 },
             )
             .fetchone()
@@ -137,7 +139,7 @@ class Engine:
         assert row is not None
         return row[0]  # type: ignore[no-any-return]
 
-    async def ended(self, *ids: UUID, state: str = "completed", deadline_s: float = 20.0) -> None:
+    async def ended(self, *ids: UUID, state: str = "completed", deadline_s: float = 30.0) -> None:
         """Wait until these jobs have come to this state."""
 
         def arrived() -> bool:

@@ -28,9 +28,15 @@ def noted(conn: psycopg.Connection[Any], what: str = "begin") -> list[int]:
 
 
 @app.task(retry=Retry(base="0s", jitter="0s"))
-async def stay(ctx: Context, seconds: float) -> None:
+async def stay(ctx: Context, seconds: float, again_until: str | None = None) -> None:
+    """Takes so long; after the first attempt, until somebody has noted `again_until`."""
     note(ctx, "begin")
-    await asyncio.sleep(seconds)
+    if again_until is None or ctx.attempt == 1:
+        await asyncio.sleep(seconds)
+    else:
+        async with await psycopg.AsyncConnection.connect(os.environ["ROTA_DATABASE_URL"], autocommit=True) as conn:
+            while (await conn.execute("SELECT FROM ran WHERE what = %s", [again_until])).rowcount == 0:
+                await asyncio.sleep(0.05)
     note(ctx, "end")
 
 

@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import threading
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -94,17 +95,31 @@ def die(how: str) -> None:
     if how == "close":
         os.closerange(3, 256)
         return
+    if how in ("hang up", "hang up and stay"):
+        hang_up()
+        time.sleep(600 if how == "hang up and stay" else 0)
+        return
     os.kill(os.getpid(), getattr(signal, how))
 
 
-@app.task(isolate=True, timeout="0.3s")
+def hang_up() -> None:
+    """Close the line to the worker while nobody reads it: a descriptor that is being read is closed only after that."""
+    [reader] = (thread for thread in threading.enumerate() if thread.name == "rota-line")
+    assert reader.ident is not None
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    os.closerange(3, 256)
+    signal.pthread_kill(reader.ident, signal.SIGUSR1)
+    reader.join()
+
+
+@app.task(isolate=True, timeout="2s")
 def hang(path: str) -> None:
     note(path, os.getpid())
     note(path, subprocess.Popen(["sleep", "600"]).pid)
     time.sleep(600)
 
 
-@app.task(isolate=True, timeout="0.1s")
+@app.task(isolate=True, timeout="2s")
 def hurry() -> str:
     return "in time"
 
@@ -186,10 +201,10 @@ async def poison(path: str) -> None:
     os._exit(1)
 
 
-@app.task(retry=AT_ONCE, timeout="0.5s")
+@app.task(retry=AT_ONCE, timeout="3s")
 def take_turns(path: str) -> None:
     note(path, "begin")
-    time.sleep(0.2)
+    time.sleep(0.8)
     note(path, "end")
 
 

@@ -83,7 +83,7 @@ def finish(
     outcome: str,
     *,
     error: str | None = None,
-    delay: timedelta = timedelta(0),
+    delay: timedelta | None = timedelta(0),
     can_retry: bool = True,
 ) -> str | None:
     """End a run: the state of the job afterwards, None when the run was not this worker's to end."""

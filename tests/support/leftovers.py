@@ -16,7 +16,7 @@ def mark() -> None:
     os.environ[VARIABLE] = secrets.token_hex(8)
 
 
-def find(patience_s: float = 3.0) -> list[str]:
+def find(patience_s: float = 10.0) -> list[str]:
     """Describe the processes of this run that do not end; only where there is a /proc."""
     deadline = time.monotonic() + patience_s
     while (found := _alive()) and time.monotonic() < deadline:

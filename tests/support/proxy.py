@@ -160,8 +160,8 @@ class Proxy:
         self._links.add(link)
         try:
             await asyncio.gather(self._send(link, reader), self._answer(link, answers))
-        except (OSError, asyncio.IncompleteReadError):
-            pass
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the last is our own doing, at the end
         finally:
             link.cut()
             self._links.discard(link)

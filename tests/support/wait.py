@@ -11,7 +11,7 @@ T = TypeVar("T")
 EVERY_S = 0.01
 
 
-def wait_until(condition: Callable[[], T], deadline_s: float = 20.0, what: str = "") -> T:
+def wait_until(condition: Callable[[], T], deadline_s: float = 30.0, what: str = "") -> T:
     """Look until `condition` gives something true, and return that; fail after `deadline_s`."""
     deadline = time.monotonic() + deadline_s
     while not (value := condition()):
@@ -20,7 +20,7 @@ def wait_until(condition: Callable[[], T], deadline_s: float = 20.0, what: str =
     return value
 
 
-async def until(condition: Callable[[], T], deadline_s: float = 20.0, what: str = "") -> T:
+async def until(condition: Callable[[], T], deadline_s: float = 30.0, what: str = "") -> T:
     """`wait_until` for async tests: the event loop goes on meanwhile."""
     deadline = time.monotonic() + deadline_s
     while not (value := condition()):

@@ -33,7 +33,7 @@ def test_a_bare_task(app):
     assert greet("you") == "hello you!"  # calling it calls the handler
     assert (greet.name, greet.__name__, greet.__doc__) == ("greet", "greet", "Says hello.")
     spec = app.tasks["greet"]
-    assert (spec.queue, spec.priority, spec.retry, spec.timeout_s) == ("default", 0, Retry(), None)
+    assert (spec.queue, spec.priority, spec.retry, spec.timeout_s) == ("default", 0, Retry(max_attempts=4), None)
     assert (spec.isolate, spec.is_async, spec.wants_context) == (False, False, False)
 
 
@@ -72,7 +72,21 @@ def test_the_number_of_retries_comes_from_the_settings():
     @app.task
     def once() -> None: ...
 
-    assert app.tasks["once"].retry.max_attempts == 1
+    @app.task(retry=Retry(base="1m"))
+    def slowly() -> None: ...
+
+    @app.task(retry=Retry(max_attempts=7, base="1m"))
+    def often() -> None: ...
+
+    assert [app.tasks[name].max_attempts for name in ("once", "slowly", "often")] == [1, 1, 7]
+
+
+def test_a_job_with_another_backoff_is_tried_as_often_as_its_task_says(app):
+    @app.task(max_attempts=9)
+    def work() -> None: ...
+
+    assert app.job("work", retry=Retry(base="1m")).settings.max_attempts == 9
+    assert app.job("work", retry=Retry(max_attempts=2, base="1m")).settings.max_attempts == 2
 
 
 def test_a_name_is_given_once(app):

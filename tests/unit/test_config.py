@@ -85,8 +85,8 @@ def test_out_of_range_names_key_value_range_and_source(key: str, side: int, monk
         ("[jobs.queues]\n'Mail!' = 1", r"jobs.queues={'Mail!': 1} "),
         ("[log]\nlevel = 'loud'", r"log.level='loud' .* one of debug, info, warning, error"),
         ("[app]\nlocation = 'a b'", r"app.location='a b' .* module:attribute"),
-        ("[jobs]\nworker_concurency = 4", r"jobs.worker_concurency is not a setting .* did you mean jobs.worker_conc"),
-        ("[jbos]\nenabled = true", r"jbos.enabled is not a setting .* did you mean jobs.enabled"),
+        ("[jobs]\nworker_concurency = 4", r"jobs.worker_concurency is not a setting .* did you mean 'jobs.worker_conc"),
+        ("[jbos]\nenabled = true", r"jbos.enabled is not a setting .* did you mean 'jobs.enabled'"),
         ("speed = 11", r"speed is not a setting \(rota.toml\)"),
         ("[jobs\n", r"rota.toml cannot be read: .*line 1"),
         ("[database]\npool_min = 9\npool_max = 3", r"database.pool_min=9 is more than database.pool_max=3"),
@@ -108,7 +108,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 def test_a_typing_error_in_a_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROTA_JOBS_WORKER_CONCURENCY", "4")
-    with pytest.raises(ConfigError, match=r"ROTA_JOBS_WORKER_CONCURENCY.*did you mean jobs.worker_concurrency"):
+    with pytest.raises(ConfigError, match=r"ROTA_JOBS_WORKER_CONCURENCY.*did you mean 'jobs.worker_concurrency'"):
         load_settings()
 
 

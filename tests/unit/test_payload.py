@@ -180,7 +180,7 @@ class TestModel:
         found = schema(place)
         with pytest.raises(PayloadError, match="place: order is missing, expected Order"):
             found.encode()
-        with pytest.raises(PayloadError, match="place has no parameter ordr: did you mean order"):
+        with pytest.raises(PayloadError, match="place has no parameter ordr: did you mean 'order'"):
             found.encode((), {"ordr": Order(number=1)})
         with pytest.raises(PayloadError, match=r"place: order=\{'number': 1\} does not fit, expected Order"):
             found.encode(({"number": 1},))
@@ -234,7 +234,7 @@ class TestWrongArguments:
             ((True,), {}, "welcome: user_id=True does not fit, expected int"),
             ((None,), {}, "welcome: user_id=None does not fit, expected int"),
             ((7,), {"lang": 3}, "welcome: lang=3 does not fit, expected str"),
-            ((), {"usr_id": 7}, "welcome has no parameter usr_id: did you mean user_id?"),
+            ((), {"usr_id": 7}, "welcome has no parameter usr_id: did you mean 'user_id'?"),
             ((7,), {"colour": "red"}, "welcome has no parameter colour: it takes user_id, lang"),
             ((1, "de", 3), {}, r"welcome: 3 positional arguments given, it takes 2 \(user_id, lang\)"),
             ((7,), {"user_id": 8}, "welcome: user_id is given twice, by position and by name"),

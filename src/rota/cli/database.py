@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
 
-from rota.config import load_settings
+from rota.config import DatabaseSettings, load_settings
+from rota.db.carriers import AsyncPsycopgCarrier
 from rota.db.connection import AsyncConn
+from rota.db.steps import Steps, atomically, carry_out_async
 
 T = TypeVar("T")
 
@@ -31,3 +33,22 @@ def run(operation: Callable[[AsyncConn], Awaitable[T]]) -> T:
             return await operation(conn)
 
     return asyncio.run(connected())
+
+
+def transact(steps: Steps[T]) -> T:
+    """Connects by the settings and does all of the steps or none."""
+    return run(lambda conn: carry_out_async(AsyncPsycopgCarrier(conn), atomically(steps, autocommits=True)))
+
+
+def check_schema(database: DatabaseSettings) -> None:
+    """Refuses a database that lacks migrations; one that is away is the business of who works on it, and waits for it."""
+    import psycopg
+
+    from rota.db import migrations
+
+    try:
+        with psycopg.connect(database.dsn, connect_timeout=round(database.connect_timeout_s), autocommit=True) as conn:
+            states = migrations.status(conn)
+    except psycopg.OperationalError:
+        return
+    migrations.require_current(states)

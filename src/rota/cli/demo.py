@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -13,6 +12,7 @@ import typer
 
 from rota.cli.dev import embedded_database
 from rota.cli.output import say
+from rota.cli.signals import on_signals
 from rota.config import load_settings
 from rota.db.embedded import EmbeddedPostgres
 from rota.engine.supervisor import HOPELESS, Supervisor
@@ -34,7 +34,8 @@ def demo(
 ) -> None:
     """Watch a busy application, on a PostgreSQL of its own.
 
-    Its jobs succeed, retry, time out, snooze, fan out and fan in. Kill a worker process to see its jobs taken over.
+    Its jobs succeed, retry, time out, snooze, fan out and fan in, and its schedules fire. Kill a worker process to see its
+    jobs taken over.
     """
     settings = load_settings()
     say(f"starting PostgreSQL in {FOLDER} …")
@@ -60,11 +61,9 @@ async def _show(url: str, rate: float, seconds: float | None, log: IO[bytes]) ->
 
     supervisor = Supervisor(_worker_command, WORKERS, kill_after_s=KILL_AFTER_S, output=log)
     stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
+    on_signals(stopping.set)
     if seconds is not None:
-        loop.call_later(seconds, stopping.set)
+        asyncio.get_running_loop().call_later(seconds, stopping.set)
     view = _live_view if sys.stdout.isatty() else _plain_lines
     working = asyncio.create_task(supervisor.run())
     busy: set[asyncio.Task[Any]] = {asyncio.create_task(stream(rate)), asyncio.create_task(view(url, log.name))}

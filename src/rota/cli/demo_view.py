@@ -16,8 +16,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from rota.control.schedule_views import describe, last_state, list_schedules
 from rota.db import queries
 from rota.model.duration import show_duration
+from rota.store.schedule_reads import ScheduleLine
 
 SQL = queries.load("demo")
 WINDOW = timedelta(minutes=1)  # jobs older than this have ended: their runs are counted a last time, and kept as a sum
@@ -31,7 +33,19 @@ FATES = {
     "failed": "red",
     "canceled": "magenta",
 }
-TEXT_COLUMNS = {"live jobs", "ended runs", "worker process", "failed at", "task", "then", "error"}
+TEXT_COLUMNS = {
+    "live jobs",
+    "ended runs",
+    "worker process",
+    "failed at",
+    "task",
+    "then",
+    "error",
+    "schedule",
+    "when",
+    "last firing",
+}
+SUPPLIERS_SHOWN = 5  # of the recurring rows
 BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -45,6 +59,9 @@ class Figures:
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)  # by task and fate
     failures: list[tuple[Any, ...]] = field(default_factory=list)
     workers: list[tuple[Any, ...]] = field(default_factory=list)
+    schedules: list[ScheduleLine] = field(default_factory=list)
+    fired: int = 0  # instants of schedules
+    skipped: int = 0
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=60))  # jobs completed per second
 
     def fate(self, name: str) -> int:
@@ -79,8 +96,11 @@ class Gauge:
             self._settled_until = until
         figures.ended = self._settled + await self._count(self._settled_until, figures.now + WINDOW)
         figures.live = dict(await self._fetch(SQL["demo_live"]))
-        figures.failures = await self._fetch(SQL["demo_failures"], since=figures.now - WINDOW, limit=6)
+        figures.failures = await self._fetch(SQL["demo_failures"], since=figures.now - WINDOW, limit=4)
         figures.workers = await self._fetch(SQL["demo_workers"])
+        [(figures.fired, figures.skipped)] = await self._fetch(SQL["demo_fired"])
+        named, rows = await list_schedules(self._conn), await list_schedules(self._conn, recurring=True, limit=SUPPLIERS_SHOWN)
+        figures.schedules = named.schedules + rows.schedules
         elapsed = (figures.now - before).total_seconds()
         if elapsed > 0:
             figures.rates.append((figures.fate("completed") - completed_before) / elapsed)
@@ -108,6 +128,7 @@ def render_line(figures: Figures) -> str:
     parts = [f"{(figures.now - figures.started_at).total_seconds():5.0f} s", f"{_rate(figures):5.0f} jobs/s"]
     parts += [f"{state} {figures.live.get(state, 0)}" for state in LIVE]
     parts += [f"{fate} {figures.fate(fate)}" for fate in FATES]
+    parts += [f"fired {figures.fired}", f"skipped {figures.skipped}"]
     return "  ".join([*parts, f"workers {len(figures.workers)}"])
 
 
@@ -115,7 +136,7 @@ def render_view(figures: Figures, hints: list[str]) -> RenderableType:
     """The figures as a screen."""
     counts = Table.grid(padding=(0, 4))
     counts.add_row(_live_table(figures), _task_table(figures))
-    tables: list[RenderableType] = [counts, _worker_table(figures), _failure_table(figures)]
+    tables: list[RenderableType] = [counts, _schedule_table(figures), _worker_table(figures), _failure_table(figures)]
     spaced = [part for table in tables for part in (Text(), table)]
     return Group(
         Panel(Group(_headline(figures), *spaced), title="Rota demo", subtitle="Ctrl-C stops it", box=box.ROUNDED),
@@ -163,13 +184,27 @@ def _task_table(figures: Figures) -> Table:
     return table
 
 
+def _schedule_table(figures: Figures) -> Table:
+    table = _table("schedule", "when", "next", "last", "last firing")
+    for line in figures.schedules:
+        record, state = line.record, last_state(line)
+        coming = "running" if record.next_run_at is None else f"in {_span(record.next_run_at - figures.now)}"
+        last = "-" if record.last_run_at is None else f"{_span(figures.now - record.last_run_at)} ago"
+        style = FATES.get((state or "").partition(",")[0], "white")
+        table.add_row(record.label, describe(record), coming, last, Text(state or "-", style))
+    return table
+
+
+def _span(value: timedelta) -> str:
+    return show_duration(timedelta(seconds=max(round(value.total_seconds()), 0)))
+
+
 def _worker_table(figures: Figures) -> Table:
     table = _table("worker process", "running", "slots", "seen", "up")
     for pid, slots, started_at, seen_at, running in figures.workers:
         # The workers' clocks and ours are the database's, but it may have moved on between two of our questions.
         seen = max(figures.now - seen_at, timedelta(0))
-        up = timedelta(seconds=round((figures.now - started_at).total_seconds()))
-        table.add_row(str(pid), str(running), str(slots), f"{show_duration(seen)} ago", show_duration(up))
+        table.add_row(str(pid), str(running), str(slots), f"{show_duration(seen)} ago", _span(figures.now - started_at))
     return table
 
 

@@ -16,6 +16,7 @@ import typer
 
 from rota.cli.locate import AppOption
 from rota.cli.output import say
+from rota.cli.signals import on_signals
 from rota.config import FILE_NAME, Settings, load_settings
 from rota.engine.supervisor import Lifeline, describe_exit
 
@@ -85,9 +86,7 @@ class Reloader:
 
     async def run(self) -> None:
         """Runs until SIGINT or SIGTERM."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.stop)
+        on_signals(self.stop)
         with Lifeline() as lifeline:
             while not self._stopping.is_set():
                 self._child = await lifeline.start(self._command)

@@ -31,7 +31,8 @@ def read_object(text: str) -> dict[str, Any]:
     return value
 
 
-def _user() -> str:
+def current_user() -> str:
+    """Who calls, for the records."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
@@ -40,7 +41,7 @@ def _user() -> str:
 
 def store(task: str, payload: dict[str, Any], options: dict[str, Any], location: str | None) -> tuple[UUID, bool]:
     """Stores the job by the application's rules, or by the database's when there is no application."""
-    triggered_by = {"kind": "cli", "user": _user()}
+    triggered_by = {"kind": "cli", "user": current_user()}
     application = find_app(location)
     if application is None:
         return run(lambda conn: enqueue(conn, task, payload, **options, triggered_by=triggered_by))

@@ -13,7 +13,7 @@ import typer
 from rota.cli.database import run
 from rota.cli.job_view import format_line, plain_detail, print_detail
 from rota.cli.locate import AppOption
-from rota.cli.output import JsonOption, YesOption, confirm, format_cell, print_json, print_table, say
+from rota.cli.output import JsonOption, YesOption, confirm, format_cell, print_json, print_table, read_moment, say
 from rota.control import service
 from rota.errors import UsageError
 from rota.model.duration import parse_duration
@@ -95,6 +95,9 @@ def enqueue(
     max_attempts: Annotated[int | None, typer.Option(help="Attempts before it fails for good.")] = None,
     timeout: Annotated[str | None, typer.Option(help="How long an attempt may take.")] = None,
     parent: Annotated[list[UUID] | None, typer.Option(metavar="ID", help="Wait for this job; may be repeated.")] = None,
+    on_parent_failure: Annotated[
+        str | None, typer.Option(help="When a parent fails: cancel (the default), fail, or ignore, which runs it all the same.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Enqueue a job of a task.
@@ -106,7 +109,7 @@ def enqueue(
 
     options: dict[str, Any] = {
         "delay": None if delay is None else parse_duration(delay, name="--delay"),
-        "run_at": None if run_at is None else _moment(run_at, "--run-at"),
+        "run_at": None if run_at is None else read_moment(run_at, "--run-at"),
         "key": key,
         "strict": strict or None,
         "priority": priority,
@@ -114,6 +117,7 @@ def enqueue(
         "max_attempts": max_attempts,
         "timeout": None if timeout is None else parse_duration(timeout, name="--timeout", positive=True),
         "parents": parent,
+        "on_parent_failure": on_parent_failure,
     }
     given = {name: value for name, value in options.items() if value is not None}
     id, created = store(task, read_object(payload), given, location)
@@ -200,14 +204,7 @@ def _filter(
 
 
 def _since(text: str) -> datetime | timedelta:
-    return _moment(text, "--since") if text[:4].isdigit() and "-" in text else parse_duration(text, name="--since")
-
-
-def _moment(text: str, name: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError) as error:
-        raise UsageError(f"{name}={text!r} is not a time: write 2030-01-31T09:00 or 2030-01-31T09:00+02:00") from error
+    return read_moment(text, "--since") if text[:4].isdigit() and "-" in text else parse_duration(text, name="--since")
 
 
 def _by_id(ids: list[UUID] | None, filter: JobFilter) -> bool:

@@ -17,8 +17,10 @@ from rota.errors import RotaError
 COMMANDS = {
     "dev": "Run an application with its own PostgreSQL; reload on save.",
     "worker": "Run an application's jobs.",
+    "scheduler": "Fire schedules, without running any jobs.",
     "migrate": "Bring the database's schema up or down.",
     "jobs": "List, show, enqueue, retry and cancel jobs; why one waits.",
+    "schedules": "List, make, change and run schedules; when they fire.",
     "queues": "List, pause and resume queues.",
     "workers": "List the worker processes.",
     "doctor": "Check database and workers, and name what is wrong.",

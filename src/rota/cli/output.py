@@ -65,6 +65,14 @@ def format_cell(value: Any) -> str:
             return CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value))
 
 
+def read_moment(text: str, name: str) -> datetime:
+    """The time that an option says; local time unless it names a zone. `name` is the option that an error speaks of."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{name}={text!r} is not a time: write 2030-01-31T09:00 or 2030-01-31T09:00+02:00") from error
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """Asks before something is destroyed; where nobody can answer, `--yes` is needed."""
     if yes:

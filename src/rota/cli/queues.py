@@ -23,12 +23,13 @@ def list_(as_json: JsonOption = False) -> None:
         print_json(queues)
         return
     print_table(
-        ["queue", "ready", "delayed", "waiting", "running", "oldest", "workers", "paused"],
+        ["queue", "ready", "delayed", "held", "waiting", "running", "oldest", "workers", "paused"],
         [
             [
                 queue.name,
                 queue.ready,
                 queue.delayed,
+                queue.held,
                 queue.waiting,
                 queue.running,
                 queue.oldest_age,

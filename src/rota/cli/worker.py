@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.database import check_schema
 from rota.cli.locate import AppOption, need_app
+from rota.cli.signals import on_signals
 from rota.config import Settings, load_settings
 from rota.engine.supervisor import Supervisor, end_with_parent
-from rota.errors import Conflict, UnknownQueue
+from rota.errors import Conflict, UnknownQueue, did_you_mean
 from rota.log import configure_logging
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def worker(
         chosen["queues"] = settings.jobs.queues
     if concurrency:
         chosen["concurrency"] = concurrency
-    _check_schema(application)
+    check_schema(application.settings.database)
     _work(application, chosen, metrics_port)
 
 
@@ -72,7 +72,7 @@ def _work(application: Rota, chosen: dict[str, Any], metrics_port: int | None) -
         events = application.events
         running = application.worker(**chosen)
         Journal(events, running.id)
-        _on_signals(running.stop)
+        on_signals(running.stop)
         with contextlib.nullcontext() if metrics_port is None else _probe(events, metrics_port):
             await running.run()
 
@@ -104,14 +104,8 @@ async def _supervise(flags: list[str], processes: int, metrics_port: int | None,
         return [sys.executable, "-m", "rota", "worker", *flags, *port]
 
     supervisor = Supervisor(command, processes, kill_after_s=settings.jobs.shutdown_timeout_s + KILL_AFTER_S)
-    _on_signals(supervisor.stop)
+    on_signals(supervisor.stop)
     return await supervisor.run()
-
-
-def _on_signals(stop: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
 
 
 def _flags(location: str | None, queues: list[str] | None, concurrency: int | None) -> list[str]:
@@ -124,21 +118,5 @@ def _flags(location: str | None, queues: list[str] | None, concurrency: int | No
 def _check_queues(application: Rota, queues: dict[str, int]) -> None:
     for name in queues:
         if name not in application.queues:
-            near = get_close_matches(name, application.queues, n=1)
-            known = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(application.queues))}"
-            raise UnknownQueue(f"the application has no queue {name!r}; {known}")
-
-
-def _check_schema(application: Rota) -> None:
-    """Refuses a database that lacks migrations; one that is away is the worker's own business, which waits for it."""
-    import psycopg
-
-    from rota.db import migrations
-
-    database = application.settings.database
-    try:
-        with psycopg.connect(database.dsn, connect_timeout=round(database.connect_timeout_s), autocommit=True) as conn:
-            states = migrations.status(conn)
-    except psycopg.OperationalError:
-        return
-    migrations.require_current(states)
+            hint = did_you_mean(name, application.queues, f"it has {', '.join(sorted(application.queues))}")
+            raise UnknownQueue(f"the application has no queue {name!r}: {hint}")

@@ -11,12 +11,12 @@ from uuid import UUID
 import psycopg
 
 from rota.db.connection import AsyncConn
-from rota.errors import Conflict, ParentNotFound, PayloadError, RotaError, UnknownQueue, UnknownTask, UsageError
+from rota.errors import Conflict, ParentNotFound, PayloadError, RotaError, UnknownQueue, UnknownTask, UsageError, did_you_mean
 from rota.model.filters import check_text
-from rota.model.job import MAX_KEY_BYTES
+from rota.model.job import MAX_KEY_BYTES, check_on_parent_failure
 from rota.model.retry import check_max_attempts
 from rota.model.task import check_priority
-from rota.store import jobs_change
+from rota.store import jobs_change, schedule_reads
 
 
 async def enqueue(
@@ -43,6 +43,7 @@ async def enqueue(
         check_priority(priority)
     if max_attempts is not None:
         check_max_attempts(max_attempts)
+    check_on_parent_failure(on_parent_failure)
     if key is not None and not 1 <= len(key.encode()) <= MAX_KEY_BYTES:
         raise UsageError(f"key has {len(key.encode())} bytes, which is out of range: from 1 to {MAX_KEY_BYTES}")
     try:
@@ -68,6 +69,19 @@ async def enqueue(
         if (refusal := _refusal(error)) is not None:
             raise refusal from error
         raise
+
+
+async def check_task(conn: AsyncConn, task: str, payload: dict[str, Any]) -> None:
+    """Refuses a task that no worker has made known, and a payload that lacks what it needs or has what it does not know."""
+    schema = await schedule_reads.payload_schema(conn, task)
+    if schema is None:
+        known = await schedule_reads.task_names(conn)
+        hint = did_you_mean(task, known, f"known are {', '.join(known) or 'none'}; a worker makes its tasks known when it starts")
+        raise UnknownTask(f"there is no task {task!r}: {hint}")
+    if missing := [name for name in schema.get("required", ()) if name not in payload]:
+        raise PayloadError(f"payload of {task!r} lacks {', '.join(missing)}")
+    if schema.get("additionalProperties") is False and (unknown := payload.keys() - schema.get("properties", {}).keys()):
+        raise PayloadError(f"task {task!r} has no parameter {', '.join(sorted(unknown))}")
 
 
 def _refusal(error: psycopg.DatabaseError) -> RotaError | None:

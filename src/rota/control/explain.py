@@ -10,7 +10,7 @@ from rota.control.words import moment, number, shorten, span
 from rota.db.connection import AsyncConn
 from rota.model.capped import COUNT_CAP, Capped
 from rota.store import jobs_read, workers_read
-from rota.store.jobs_read import JobRecord, LiveJob, RunningJob
+from rota.store.jobs_read import AdmittedJob, JobRecord, LiveJob, RunningJob
 from rota.store.workers_read import WorkerRecord
 
 SHOWN = 10
@@ -47,9 +47,11 @@ async def why(conn: AsyncConn, job_id: UUID) -> Explanation:
     if job.state == "running":
         return Explanation(job_id, "running", _running(job, workers))
     reasons = await _waiting(conn, job) + _not_due(job) + _cancel_requested(job) + _paused(job) + _nobody(job, workers)
+    if job.state == "held":
+        reasons += await _held(conn, job)
     if not reasons:
         reasons = await _in_line(conn, job, workers)
-    return Explanation(job_id, "queued" if job.state == "delayed" else job.state, reasons + _quarantine(job))
+    return Explanation(job_id, "waiting" if job.state == "waiting" else "queued", reasons + _quarantine(job))
 
 
 def _finished(job: JobRecord) -> Reason:
@@ -164,6 +166,26 @@ def _nobody(job: LiveJob, workers: list[WorkerRecord]) -> list[Reason]:
             )
         ]
     return []
+
+
+async def _held(conn: AsyncConn, job: LiveJob) -> list[Reason]:
+    limit = job.max_concurrency
+    holders = await jobs_read.admitted(conn, job.task, limit=SHOWN)
+    if limit is None or (len(holders) < limit and len(holders) < SHOWN):
+        return [
+            Reason(
+                "held", f"There is a place for it within the limit of task {job.task!r}: the next poll of a worker gives it one."
+            )
+        ]
+    names = ", ".join(_describe_holder(each) for each in holders)
+    more = f", and up to {limit - len(holders):,} more" if limit > len(holders) else ""
+    return [Reason("held", f"It is held by the limit of {number(limit, 'running job')} of this task: held by {names}{more}.")]
+
+
+def _describe_holder(job: AdmittedJob) -> str:
+    if job.claimed_at is None:
+        return f"job {job.id}, which comes next"
+    return f"job {job.id}, running on worker {job.worker_id} since {moment(job.claimed_at)}"
 
 
 def _quarantine(job: LiveJob) -> list[Reason]:

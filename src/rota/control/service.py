@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import random
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from psycopg import errors
 
 from rota.control import search
 from rota.db.connection import AsyncConn
-from rota.errors import Conflict, InvalidTransition, NotFound, UnknownQueue, UsageError
+from rota.errors import Conflict, InvalidTransition, NotFound, UnknownQueue, UsageError, did_you_mean
 from rota.model.capped import COUNT_CAP, Capped
 from rota.model.filters import FINISHED_STATES, LIVE_STATES, JobFilter
 from rota.store import jobs_change, jobs_read, queues, workers_read
@@ -72,6 +71,7 @@ class Queue:
     pause_reason: str | None
     ready: Capped
     delayed: Capped
+    held: Capped  # by the limits of their tasks
     waiting: Capped
     running: Capped
     oldest_age: timedelta | None
@@ -124,6 +124,8 @@ async def retry_job(conn: AsyncConn, id: UUID) -> JobSummary:
             raise InvalidTransition(f"job {id} is running: wait for its end, or `rota jobs cancel {id}` first")
         case "waiting":
             raise InvalidTransition(f"job {id} is waiting for its parents: `rota jobs why {id}` names them")
+        case "superseded":
+            raise await _superseded(conn, id)
     return await _summary(conn, id)
 
 
@@ -165,7 +167,7 @@ async def cancel_jobs(
 ) -> Bulk:
     """Cancels every live job that matches, in small transactions."""
     change = partial(jobs_change.cancel, reason=reason)
-    return await _change_all(conn, to_cancel(filter), change, (*CANCELABLE, "delayed"), limit, progress)
+    return await _change_all(conn, to_cancel(filter), change, (*CANCELABLE, "delayed", "held"), limit, progress)
 
 
 async def list_queues(conn: AsyncConn) -> list[Queue]:
@@ -178,6 +180,7 @@ async def list_queues(conn: AsyncConn) -> list[Queue]:
             row.pause_reason,
             ready=Capped.at(row.ready),
             delayed=Capped(row.delayed, row.delayed_capped),
+            held=Capped(row.held, row.held_capped),
             waiting=Capped.at(row.waiting),
             running=Capped(row.running, row.running_capped),
             oldest_age=row.oldest_age,
@@ -278,9 +281,16 @@ def _no_job(id: UUID) -> NotFound:
     return NotFound(f"there is no job {id}: `rota jobs list` shows the newest; old history may have been pruned")
 
 
+async def _superseded(conn: AsyncConn, id: UUID) -> InvalidTransition:
+    name, enabled, now = await jobs_change.superseded_by(conn, id) or ("", True, None)
+    if not enabled:
+        return InvalidTransition(f"job {id} cannot be retried: its row {name} is disabled; enable that first")
+    return InvalidTransition(
+        f"job {id} cannot be retried: its row {name} runs one job at a time, now {now}; wait for its end, or cancel that one first"
+    )
+
+
 async def _unknown_queue(conn: AsyncConn, name: str) -> UnknownQueue:
     known = await queues.names(conn)
-    near = difflib.get_close_matches(name, known, n=1)
-    names = ", ".join(known) or "none, since no worker has started yet"
-    advice = f"did you mean {near[0]!r}?" if near else f"known are {names}"
+    advice = did_you_mean(name, known, f"known are {', '.join(known) or 'none, since no worker has started yet'}")
     return UnknownQueue(f"there is no queue {name!r}: {advice}")

@@ -48,7 +48,10 @@ def _parameters(name: str, pooled: bool) -> dict[str, Any]:
         return {**parameters, "prepare_threshold": None}
     # A lock that somebody's transaction holds is not waited for: not for long, and less than the second after which a deadlock
     # is looked for, so that it is never the user who is refused.
-    return {**parameters, "prepare_threshold": 0, "options": f"{_PLANS} -c statement_timeout=60s -c lock_timeout=500ms"}
+    limits = "-c statement_timeout=60s -c lock_timeout=500ms"
+    # Whoever waits for a row must then see what was committed meanwhile, whatever the database's own default is.
+    isolation = r"-c default_transaction_isolation=read\ committed"
+    return {**parameters, "prepare_threshold": 0, "options": f"{_PLANS} {limits} {isolation}"}
 
 
 async def connect_async(dsn: str, name: str, *, pooled: bool = False) -> AsyncConn:

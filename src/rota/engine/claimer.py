@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import monotonic
 from uuid import UUID
 
@@ -25,6 +25,7 @@ POLL_BUSY_S = 0.005  # how often to look while jobs keep coming
 BUSY_FOR_S = 0.25  # no job for this long: ask to be woken instead
 BUSY_CLAIMS = 12  # this many claims with work in that time: stop asking to be woken
 FIRST_LOOK_S = 0.02  # after falling asleep, doubled at each further look
+LOOK_FOR_HELD_S = 0.05  # how often a busy worker, which is not woken, looks for jobs that came in held by a limit
 
 
 class Queue:
@@ -66,7 +67,7 @@ class Claimer:
 
     def __init__(
         self, worker: UUID, options: WorkerOptions, holdings: Holdings, completer: Completer, events: Events,
-        pace_s: Callable[[], float | None],
+        pace_s: Callable[[], float | None], limited: Collection[str],
     ) -> None:  # fmt: skip
         self.in_flight = False  # a claim has been sent and its answer not been taken in
         self._worker = worker
@@ -75,6 +76,7 @@ class Claimer:
         self._completer = completer
         self._events = events
         self._pace_s = pace_s
+        self._limited = limited  # tasks with a max_concurrency
         self._queues = [Queue(name, weight) for name, weight in options.queues.items()]
         self._promote_at = 0.0
         self._wants_wake: bool | None = None  # what the database was told
@@ -111,16 +113,28 @@ class Claimer:
             self.in_flight = True
             try:
                 runs = await queue.claim(conn, self._worker, limit, self._options.lease_s)
+                found += len(runs)
+                if self._limited:
+                    runs = await self._hold_back(conn, runs)
                 self._holdings.add(runs)
             finally:
                 self.in_flight = False
             if runs:
-                found += len(runs)
                 self._events.emit(RunsClaimed(queue.name, runs))
         if found:
             self._found.append(monotonic())
             self._looks = 0
         return found
+
+    async def _hold_back(self, conn: AsyncConn, runs: list[Run]) -> list[Run]:
+        """Puts back jobs that were enqueued before their task had its limit: they wait for a place like the others."""
+        strays = [run for run in runs if run.task in self._limited and not run.limited]
+        if not strays:
+            return runs
+        with answer_within(conn, ANSWER_WITHIN_S):
+            await store.hold_back(conn, worker=self._worker, runs=strays)
+        self._promote_at = 0.0
+        return [run for run in runs if run.task not in self._limited or run.limited]
 
     def _shares(self, want: int) -> list[tuple[Queue, int]]:
         """Which queues to ask for how many: first each for its share by weight, in a random order by weight, then for the rest."""
@@ -158,6 +172,8 @@ class Claimer:
         with answer_within(conn, ANSWER_WITHIN_S):
             promoted, next_s = await store.promote(conn)
         interval = self._options.poll_interval_s
+        if self._limited and self._wants_wake is False:
+            interval = min(interval, LOOK_FOR_HELD_S)
         self._promote_at = now if promoted else now + (interval if next_s is None else min(next_s, interval))
 
     def _is_busy(self) -> bool:
@@ -171,7 +187,7 @@ class Claimer:
     async def _rest(self, conn: AsyncConn) -> None:
         """There was less than asked for. While jobs keep coming, look again soon; else ask to be woken and wait."""
         if self._woken:
-            # It may have been for a job that is due later: learn when. Now, and not before the claim, which is what is urgent.
+            # It may have been for a job that is due later, or held: find out. Now, and not before the claim, which is urgent.
             self._woken, self._promote_at = False, 0.0
         elif self._options.pooled:
             await self._wait(self._options.poll_interval_s if monotonic() - self._found[-1] > BUSY_FOR_S else POLL_BUSY_S)
@@ -187,11 +203,19 @@ class Claimer:
             look_s = min(FIRST_LOOK_S * 2.0**self._looks, self._options.poll_interval_s)
             self._looks = min(self._looks + 1, 20)
             await self._wait_for_wake(conn, self._bounded(look_s))
+            if not self._woken:
+                self._look_for_held()
+
+    def _look_for_held(self) -> None:
+        """Jobs that nobody may have told us of are found by the next claim, but for those that are held."""
+        if self._limited:
+            self._promote_at = 0.0
 
     async def _set_wants_wake(self, conn: AsyncConn, wants_wake: bool) -> None:
         with answer_within(conn, ANSWER_WITHIN_S):
             await workers.want_wake(conn, id=self._worker, wants_wake=wants_wake)
         self._wants_wake = wants_wake
+        self._look_for_held()
 
     def _bounded(self, seconds: float) -> float:
         """No longer than until the next delayed job is due or the next sweep is allowed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from operator import attrgetter
 from time import monotonic
 from uuid import UUID
@@ -13,9 +13,10 @@ import psycopg
 
 from rota.db.connection import AsyncConn, answer_within, is_disconnect
 from rota.engine.holdings import Holdings
-from rota.events import Events, LeaseLost, RunsFinished
+from rota.events import Events, RunLeaseLost, RunsFinished
 from rota.model.run import Run
 from rota.store import runs as store
+from rota.store.jobs_change import wait_briefly
 
 BATCH = 500
 PATIENCE_S = 0.005
@@ -32,11 +33,12 @@ class Completer:
 
     name = "completer"
 
-    def __init__(self, worker: UUID, holdings: Holdings, events: Events) -> None:
+    def __init__(self, worker: UUID, holdings: Holdings, events: Events, *, pooled: bool = False) -> None:
         self.pending: list[Run] = []
         self._worker = worker
         self._holdings = holdings
         self._events = events
+        self._pooled = pooled
         self._news = asyncio.Event()
         self._flushing: list[Run] = []
         self._locked: set[str] = set()  # jobs that were, when last looked
@@ -106,7 +108,7 @@ class Completer:
             self._locked.discard(run.id)
             self._holdings.drop(run)
             if run.state == "lost":
-                self._events.emit(LeaseLost(run))
+                self._events.emit(RunLeaseLost(run))
             else:
                 finished.append(run)
         self._events.emit(RunsFinished(finished))
@@ -122,17 +124,22 @@ class Completer:
             await self._record_alone(conn, [run for run in runs if run.state is None])
 
     async def _record(self, conn: AsyncConn, runs: Sequence[Run]) -> None:
-        plain = [run for run in runs if run.outcome == "completed"]
+        completed = [run for run in runs if run.outcome == "completed"]
         other = [run for run in runs if run.outcome != "completed"]
-        if plain:
-            not_ours = await store.complete(conn, worker=self._worker, runs=plain)
-            for run in plain:
+        plain = [run for run in completed if not run.is_scheduled]
+        scheduled = [run for run in completed if run.is_scheduled]
+        for complete, lane in ((store.complete, plain), (store.complete_scheduled, scheduled)):
+            if not lane:
+                continue
+            async with self._impatient(conn):
+                not_ours = await complete(conn, worker=self._worker, runs=lane)
+            for run in lane:
                 if run.id in not_ours:
                     other.append(run)
                 else:
                     run.state = "completed"
         if other:
-            states = await store.finish(conn, worker=self._worker, runs=other)
+            states = await self._finish(conn, other)
             for run in other:
                 run.state = states[run.id] or "lost"
 
@@ -141,15 +148,29 @@ class Completer:
         for run in runs:
             with contextlib.suppress(*_LOCKED):
                 try:
-                    states = await store.finish(conn, worker=self._worker, runs=[run])
+                    states = await self._finish(conn, [run])
                 except _REFUSED as error:
                     if is_disconnect(error):
                         raise
                     # What the handler left has been made safe to store, and yet it is not: better without it than never.
                     run.result = None
                     run.error = {"type": type(error).__name__, "message": f"could not be recorded in full: {error}"}
-                    states = await store.finish(conn, worker=self._worker, runs=[run])
+                    states = await self._finish(conn, [run])
                 run.state = states[run.id] or "lost"
+
+    async def _finish(self, conn: AsyncConn, runs: Sequence[Run]) -> dict[str, str | None]:
+        async with self._impatient(conn):
+            return await store.finish(conn, worker=self._worker, runs=runs)
+
+    @contextlib.asynccontextmanager
+    async def _impatient(self, conn: AsyncConn) -> AsyncIterator[None]:
+        """Locks are not waited for long: by the session's settings, or where sessions have none, by the transaction's."""
+        if not self._pooled:
+            yield
+            return
+        async with conn.transaction():
+            await wait_briefly(conn)
+            yield
 
     def _put_off(self, run: Run) -> None:
         """It is locked, and must not hold up the next batch at once again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
 from types import TracebackType
 from typing import Any
@@ -16,6 +16,7 @@ from rota.db.carriers import AsyncPsycopgCarrier, PsycopgCarrier, carry
 from rota.db.steps import Steps, carry_out, carry_out_async
 from rota.engine.desk import Desk
 from rota.lean import structlog
+from rota.model.recurrence import Next, read_next
 from rota.model.run import Run
 from rota.model.sanitize import encode_result
 from rota.store import runs as store
@@ -105,7 +106,8 @@ class Context:
         """A transaction in which the handler's writes and the job's completion commit together, or not at all.
 
         `async with ctx.transaction() as conn:` in async handlers, `with` in synchronous ones. Leaving the block completes the
-        job; `ctx.result`, if set before, is stored as its result. Raises LeaseLost, and rolls back, when the job is no longer ours.
+        job; `ctx.result`, if set before, is stored as its result, or says when a recurring row runs next. Raises LeaseLost, and
+        rolls back, when the job is no longer ours.
         """
         return JobTransaction(self, self._run, self._desk)
 
@@ -116,6 +118,11 @@ class Context:
         """
         asked = carry(conn, store.hold(worker=self._desk.worker_id, run=self._run))
         return asked if asked is not None else _Done()
+
+
+def desk_of(context: Context) -> Desk:
+    """What the engine's own handlers need beyond what users' handlers are given."""
+    return context._desk
 
 
 class _Done:
@@ -182,6 +189,10 @@ class JobTransaction(
 
     def _ending(self) -> tuple[float, str | None]:
         result = self._context.result
+        if self._run.is_scheduled:
+            next = read_next(result) if isinstance(result, timedelta | datetime) else Next()
+            self._run.delay_s = None if next.delay is None else next.delay.total_seconds()
+            self._run.next_at = next.at
         return monotonic() - self._run.started, None if result is None else encode_result(result)
 
     def _complete(self, ending: tuple[float, str | None]) -> Steps[None]:

@@ -9,7 +9,9 @@ from uuid import UUID
 from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from rota.db.connection import AsyncConn, connect_async
 from rota.engine.threads import Threads
+from rota.events import Events
 from rota.model.run import Run
 from rota.store import workers
 
@@ -17,9 +19,11 @@ from rota.store import workers
 class Desk:
     """Shared by all handlers of a process. Its pools open on first use, so a worker whose handlers never ask pays nothing."""
 
-    def __init__(self, dsn: str, worker_id: UUID, *, size: int, pooled: bool = False) -> None:
+    def __init__(self, dsn: str, worker_id: UUID, *, size: int, pooled: bool = False, events: Events | None = None) -> None:
         self.worker_id = worker_id
         self.pooled = pooled
+        self.events = events or Events()
+        self._dsn = dsn
         self.threads = Threads()
         self._lock = threading.Lock()
         parameters: dict[str, Any] = {"application_name": "rota handler", "connect_timeout": 5}
@@ -46,6 +50,10 @@ class Desk:
                 pool.open()
                 self._pool = pool
             return self._pool
+
+    async def connect(self, name: str) -> AsyncConn:
+        """A connection like those of the worker's own services, for handlers that do the engine's work."""
+        return await connect_async(self._dsn, name, pooled=self.pooled)
 
     async def other_worker_knows(self, run: Run) -> bool:
         """Whether another live worker could run this task."""

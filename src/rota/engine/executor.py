@@ -20,6 +20,7 @@ from rota.engine.desk import Desk
 from rota.errors import JobTimeout, UnknownTask, WorkerCrashed
 from rota.events import Events, RunInterrupted, RunRaised
 from rota.model.outcome import Cancel, RetryAfter, Snooze
+from rota.model.recurrence import read_next
 from rota.model.retry import Retry
 from rota.model.run import Run
 from rota.model.sanitize import clean_text, describe_error, encode_result
@@ -80,7 +81,7 @@ class Executor:
             else:
                 slot.deadline = self._deadline(run, spec)
                 value = await self._perform(slot, run, spec)
-                self._normalise(run, value)
+                self._normalise(run, value, spec)
                 if run.interrupted is not None:
                     self._settle_interrupted(run, spec, finished=value is not None or not run.heard)
         except asyncio.CancelledError as error:
@@ -123,10 +124,10 @@ class Executor:
         timeout_s = _timeout(run, spec)
         return run.started + timeout_s if timeout_s else 0.0
 
-    def _normalise(self, run: Run, value: Any) -> None:
+    def _normalise(self, run: Run, value: Any, spec: TaskSpec) -> None:
         if run.state is not None:  # the handler's own transaction has ended the run
             return
-        if value is None:
+        if value is None and not spec.recurring:
             run.outcome = "completed"
         elif isinstance(value, Snooze):
             run.outcome, run.delay_s = "snoozed", value.interval.total_seconds()
@@ -135,6 +136,10 @@ class Executor:
         elif isinstance(value, RetryAfter):
             run.outcome, run.delay_s = "failed", value.interval.total_seconds()
             run.error = {"type": "RetryAfter", "message": clean_text(value.reason)}
+        elif spec.recurring:
+            next = read_next(value)
+            run.outcome, run.next_at = "completed", next.at
+            run.delay_s = None if next.delay is None else next.delay.total_seconds()
         else:
             run.outcome, run.result = "completed", encode_result(value)
 
@@ -162,9 +167,11 @@ class Executor:
         if isinstance(error, WorkerCrashed):
             run.outcome, error.__traceback__ = "crashed", None  # ours: it says nothing about the handler
         run.error = describe_error(error)
-        own = run.details and run.details["retry"]
-        policy = Retry.from_json(own) if own else spec.retry if spec else Retry()
-        run.delay_s = policy.delay(max(run.charged, 1), self._random).total_seconds()
+        # The end of a scheduled job is for its recurring row to judge, which knows how often it has failed.
+        if not run.is_scheduled or run.charged < run.max_attempts:
+            own = run.details and run.details["retry"]
+            policy = Retry.from_json(own) if own else spec.retry if spec else Retry()
+            run.delay_s = policy.delay(max(run.charged, 1), self._random).total_seconds()
         self._events.emit(RunRaised(run, error))
 
     async def _refuse_unknown(self, run: Run) -> None:
@@ -172,7 +179,7 @@ class Executor:
             # A deploy is under way: the job is for the workers that have the new code.
             run.outcome, run.delay_s = "snoozed", 1.0
             return
-        known = ", ".join(sorted(self._tasks)) or "none"
+        known = ", ".join(sorted(name for name, task in self._tasks.items() if not task.system)) or "none"
         self._fail(
             run,
             UnknownTask(f"no task named {run.task!r} is defined here or in any other live worker (known here: {known})"),

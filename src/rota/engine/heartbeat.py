@@ -15,13 +15,15 @@ from importlib.metadata import version
 from time import monotonic
 from uuid import UUID
 
+from rota.db.carriers import PsycopgCarrier
 from rota.db.connection import Backoff, Conn, connect, cut
+from rota.db.steps import atomically, carry_out
 from rota.engine.holdings import Holdings
 from rota.engine.options import WorkerOptions
 from rota.events import DatabaseBack, DatabaseLost, Events
 from rota.model.run import Run
 from rota.model.task import TaskSpec
-from rota.store import runs, tasks, workers
+from rota.store import runs, schedule_sync, tasks, workers
 
 ANSWER_WITHIN_S = 10.0
 
@@ -116,6 +118,7 @@ class Heartbeat(threading.Thread):
 
     def _register(self, conn: Conn) -> None:
         tasks.sync(conn, tasks=self._specs, queues=list(self._options.queues))
+        carry_out(PsycopgCarrier(conn), atomically(schedule_sync.sync(self._specs), autocommits=True))
         workers.register(
             conn,
             id=self._worker,

@@ -64,6 +64,15 @@ class Holdings:
             self.held.pop(run.id, None)
         return runs
 
+    def withdraw(self, run: Run) -> bool:
+        """Takes a job back out if it has not been started; says whether that was so."""
+        if run not in self.unstarted:
+            return False
+        self.unstarted.remove(run)
+        del self.held[run.id]
+        self.room.set()
+        return True
+
     def drop(self, run: Run) -> None:
         """The end of this run is recorded, or is no longer ours to record."""
         if self.held.get(run.id) is run:

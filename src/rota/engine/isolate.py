@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
 
@@ -208,6 +208,10 @@ def _read_answer(run: Run, answer: Message) -> Any:
             raise asyncio.CancelledError
         case {"snooze": seconds}:
             return Snooze(timedelta(seconds=seconds))
+        case {"timedelta": seconds}:
+            return timedelta(seconds=seconds)
+        case {"datetime": text}:
+            return datetime.fromisoformat(text)
         case {"cancel": reason}:
             return Cancel(reason)
         case {"retry_after": seconds, "reason": reason}:

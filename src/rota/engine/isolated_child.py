@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
@@ -82,7 +82,7 @@ class Line:
         while (message := unpack(self._buffer)) is None:
             try:
                 data = self._connection.recv(1 << 18)
-            except OSError:
+            except ConnectionError:
                 return None
             if not data:
                 return None
@@ -114,20 +114,27 @@ class Performer:
             self._runner.run(self._desk.close())
 
     def _listen(self) -> None:
-        while (message := self._line.receive()) is not None:
-            if "stop" in message:
-                self._stop(message)
-                continue
-            self._busy = True
-            if "load" in message:
-                self._orders.put(partial(self._load, message["load"]))
-            else:
-                self._run = run = _read_run(message["run"])
-                self._orders.put(partial(self._perform, run))
-        if self._busy:
-            # The worker is gone or gave us up, and with it our right to go on; what the handler started goes too.
-            os.killpg(0, signal.SIGKILL)
+        try:
+            while (message := self._line.receive()) is not None:
+                self._hear(message)
+        except OSError:
+            pass  # a handler has closed our end: its answer cannot be sent, and that ends us
+        else:
+            if self._busy:
+                # The worker is gone or gave us up, and with it our right to go on; what the handler started goes too.
+                os.killpg(0, signal.SIGKILL)
         self._orders.put(None)
+
+    def _hear(self, message: Message) -> None:
+        if "stop" in message:
+            self._stop(message)
+            return
+        self._busy = True
+        if "load" in message:
+            self._orders.put(partial(self._load, message["load"]))
+        else:
+            self._run = run = _read_run(message["run"])
+            self._orders.put(partial(self._perform, run))
 
     def _stop(self, message: Message) -> None:
         run = self._run
@@ -203,6 +210,10 @@ def _describe_value(value: Any) -> Message:
         return {"cancel": clean_text(value.reason)}
     if isinstance(value, RetryAfter):
         return {"retry_after": value.interval.total_seconds(), "reason": clean_text(value.reason)}
+    if isinstance(value, timedelta):
+        return {"timedelta": value.total_seconds()}
+    if isinstance(value, datetime):
+        return {"datetime": value.isoformat()}
     return {"result": None if value is None else encode_result(value)}
 
 

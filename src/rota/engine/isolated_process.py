@@ -15,6 +15,7 @@ from rota.engine.frames import Message, pack, unpack
 from rota.engine.supervisor import describe_exit
 
 LAST_WORDS_S = 0.2  # from the end of a process to the end of what it has sent
+END_WITHIN_S = 5.0  # for a process that has closed its connection, as one that ends does, to end by itself
 GONE_WITHIN_S = 1.0  # from a SIGKILL to the end
 
 # Our own sys.path comes first of all: Rota itself may have been found through it.
@@ -84,12 +85,16 @@ class IsolatedProcess(asyncio.Protocol):
 
     async def end(self) -> str:
         """Makes sure that it is gone, with everything that it started, and says in words how it ended."""
-        await asyncio.wait({self.exited}, timeout=LAST_WORDS_S)
-        status = self.exited.result() if self.exited.done() else None
-        await self.kill()
-        if status is None:
-            return "closed its connection to the worker"
-        return f"{describe_exit(status)}{' (out of memory?)' if status == -signal.SIGKILL else ''}"
+        killed = True
+        try:
+            await asyncio.wait({self.exited}, timeout=END_WITHIN_S)
+            killed = not self.exited.done()
+        finally:
+            await self.kill()
+        status = self.exited.result() if self.exited.done() else -signal.SIGKILL
+        if status != -signal.SIGKILL:
+            return describe_exit(status)
+        return "closed its connection to the worker and had to be killed" if killed else f"{describe_exit(status)} (out of memory?)"
 
     async def kill(self) -> None:
         """Kills it and everything that it started."""

@@ -16,15 +16,16 @@ OUTAGE_LINE_EVERY_S = 5.0  # per process, however many services are away
 class Journal:
     """Subscribes to everything that is worth a line."""
 
-    def __init__(self, events: e.Events, worker_id: object) -> None:
-        self._log: Any = structlog.get_logger().bind(component="worker", worker_id=str(worker_id))
+    def __init__(self, events: e.Events, worker_id: object = None) -> None:
+        owner = {"component": "scheduler"} if worker_id is None else {"component": "worker", "worker_id": str(worker_id)}
+        self._log: Any = structlog.get_logger().bind(**owner)
         self._away: set[str] = set()
         self._said_at = 0.0
         self._lock = threading.Lock()  # the heartbeat reports from its own thread
         subscribers: dict[type[e.Event], e.Subscriber] = {
             e.RunsFinished: self._finished,
             e.RunInterrupted: self._interrupted,
-            e.LeaseLost: self._lease_lost,
+            e.RunLeaseLost: self._lease_lost,
             e.RunsReleased: self._released,
             e.RunRescued: self._rescued,
             e.ThreadStuck: self._thread_stuck,
@@ -33,6 +34,10 @@ class Journal:
             e.WorkerStopping: self._stopping,
             e.WorkerStopped: self._stopped,
             e.WorkerDied: self._died,
+            e.SchedulesFired: self._schedules_fired,
+            e.ScheduleRefused: self._schedule_refused,
+            e.DeadlineMissed: self._deadline_missed,
+            e.ScheduleFailing: self._schedule_failing,
             e.DatabaseLost: self._database_lost,
             e.DatabaseBack: self._database_back,
         }
@@ -50,13 +55,13 @@ class Journal:
                 **_of(run),
                 state=run.state,
                 error=f"{error['type']}: {error['message']}" if error else None,
-                again_in_s=round(run.delay_s, 3) if run.state == "queued" else None,
+                again_in_s=round(run.delay_s or 0.0, 3) if run.state == "queued" else None,
             )
 
     def _interrupted(self, event: e.RunInterrupted) -> None:
         self._log.info(event.name, **_of(event.run), reason=event.reason)
 
-    def _lease_lost(self, event: e.LeaseLost) -> None:
+    def _lease_lost(self, event: e.RunLeaseLost) -> None:
         self._log.warning(event.name, **_of(event.run), note="another worker has the job; what this one did about it was refused")
 
     def _released(self, event: e.RunsReleased) -> None:
@@ -89,6 +94,26 @@ class Journal:
 
     def _died(self, event: e.WorkerDied) -> None:
         self._log.warning(event.name, dead_worker=str(event.worker_id), rescued=event.rescued)
+
+    def _schedules_fired(self, event: e.SchedulesFired) -> None:
+        self._log.debug(event.name, schedules=event.schedules, jobs=event.jobs, skipped=event.skipped)
+
+    def _schedule_refused(self, event: e.ScheduleRefused) -> None:
+        self._log.error(event.name, schedule=event.schedule, why=event.why, note="it is switched off; mend it, then enable it")
+
+    def _deadline_missed(self, event: e.DeadlineMissed) -> None:
+        self._log.warning(
+            event.name,
+            schedule=event.schedule,
+            task=event.task,
+            instant=event.instant.isoformat(),
+            job_id=str(event.job_id),
+            deadline=event.deadline,
+            due=event.due.isoformat(),
+        )
+
+    def _schedule_failing(self, event: e.ScheduleFailing) -> None:
+        self._log.warning(event.name, schedule=event.schedule, task=event.task, failures=event.failures, error=event.error)
 
     def _database_lost(self, event: e.DatabaseLost) -> None:
         with self._lock:

@@ -55,7 +55,7 @@ class Metrics(Collector):
         events.subscribe(e.RunsClaimed, self._on_claimed)
         events.subscribe(e.RunsFinished, self._on_finished)
         events.subscribe(e.RunRescued, self._on_rescued)
-        events.subscribe(e.LeaseLost, self._on_lease_lost)
+        events.subscribe(e.RunLeaseLost, self._on_lease_lost)
         events.subscribe(e.RunsReleased, self._on_released)
         events.subscribe(e.DatabaseLost, self._on_database_lost)
 
@@ -79,7 +79,7 @@ class Metrics(Collector):
         with self._lock:
             self._rescued[event.task] += 1
 
-    def _on_lease_lost(self, event: e.LeaseLost) -> None:
+    def _on_lease_lost(self, event: e.RunLeaseLost) -> None:
         with self._lock:
             self._lease_lost[event.run.task] += 1
 

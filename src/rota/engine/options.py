@@ -15,6 +15,9 @@ class WorkerOptions:
     lease_s: float = 300.0
     heartbeat_s: float = 10.0
     shutdown_timeout_s: float = 30.0
+    scheduler: bool = True  # whether it also looks after schedules
+    scheduler_tick_s: float = 15.0
+    scheduler_lock: bool = False  # only one scheduler at a time is at work
     pooled: bool = False  # behind a transaction pooler: poll only
     claim_batch: int = 500
     claim_ahead_s: float = 0.05

@@ -21,6 +21,8 @@ from rota.store import runs, workers
 
 ANSWER_WITHIN_S = 30.0
 RESCUE_BATCH = 500
+KEY_BATCH = 1000
+KEY_BATCHES = 20  # at a time
 STALE_BUFFER_S = 0.25  # claimed ahead and still not started: somebody else may be free
 
 
@@ -55,6 +57,7 @@ class Upkeep:
             Duty(0.5, self.cancel_requested),
             Duty(0.1, self.return_stale),
             Duty(options.heartbeat_s, self.return_unknown),
+            Duty(60.0, self.forget_keys),
             Duty(3600.0, self.tidy),
         ]
 
@@ -107,11 +110,18 @@ class Upkeep:
                 return count
 
     async def cancel_requested(self, conn: AsyncConn) -> None:
-        """Tells handlers that somebody wants their job to stop."""
+        """Tells handlers that somebody wants their job to stop; what has not been started is given back, which ends it."""
+        unstarted = []
         for id, token in await runs.cancel_requested(conn, worker=self._worker):
             run = self._holdings.held.get(id)
-            if run is not None and run.token == token:
+            if run is None or run.token != token:
+                continue
+            if self._holdings.withdraw(run):
+                unstarted.append(run)
+            else:
                 self._interrupt(id, "cancel")
+        if unstarted:
+            await runs.release(conn, worker=self._worker, runs=unstarted)
 
     async def return_stale(self, conn: AsyncConn) -> None:
         """Gives back what was claimed ahead when the jobs before it turn out to be slow."""
@@ -130,6 +140,12 @@ class Upkeep:
         )
         if count:
             self._events.emit(RunsReleased(count, "the answer to their claim was lost"))
+
+    async def forget_keys(self, conn: AsyncConn) -> None:
+        """Removes idempotency keys that protect nothing any more; what is too much for one time is left for the next."""
+        for _ in range(KEY_BATCHES):
+            if await runs.forget_keys(conn, limit=KEY_BATCH) < KEY_BATCH:
+                return
 
     async def tidy(self, conn: AsyncConn) -> None:
         """Makes partitions ahead of time and forgets workers that are long gone."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from time import monotonic
-from typing import Protocol
 from uuid import UUID
 
 from rota.db.connection import AsyncConn, Backoff, answer_within, close_quietly, connect_async
@@ -17,24 +16,17 @@ from rota.engine.heartbeat import Heartbeat
 from rota.engine.holdings import Holdings
 from rota.engine.isolate import Quarantine
 from rota.engine.options import WorkerOptions
+from rota.engine.scheduler import Scheduler
+from rota.engine.service import Service, keep_serving
 from rota.engine.slots import Slots
 from rota.engine.upkeep import Upkeep
-from rota.events import DatabaseBack, DatabaseLost, Events, RunsReleased, WorkerBroken, WorkerStarted, WorkerStopped, WorkerStopping
+from rota.events import DatabaseLost, Events, RunsReleased, WorkerBroken, WorkerStarted, WorkerStopped, WorkerStopping
 from rota.model.ids import new_id
 from rota.model.run import Run
 from rota.model.task import TaskSpec
 from rota.store import runs as store
 
 CLEANUP_S = 2.0  # for handlers that were told to stop, and for the last words to the database
-
-
-class Service(Protocol):
-    """A part of the worker with a connection of its own."""
-
-    name: str
-
-    async def serve(self, conn: AsyncConn) -> None:
-        """Works on this connection until it breaks."""
 
 
 class Worker:
@@ -62,16 +54,17 @@ class Worker:
         (self._stopping if self._stops == 1 else self._now).set()
 
     async def run(self) -> None:
-        """Works until `stop`: then no new claims → unstarted jobs back → running ones drain → the rest back → closed."""
+        """Works until `stop`: then no schedules → no claims → unstarted jobs back → running ones drain → the rest back → closed."""
         options, events = self.options, self.events
         loop = asyncio.get_running_loop()
         holdings = Holdings()
-        desk = Desk(self._dsn, self.id, size=options.concurrency, pooled=options.pooled)
+        desk = Desk(self._dsn, self.id, size=options.concurrency, pooled=options.pooled, events=events)
         quarantine = Quarantine(desk, self._dsn)
         executor = Executor(self._tasks, desk, events, quarantine.perform, options.lease_s)
-        completer = Completer(self.id, holdings, events)
+        completer = Completer(self.id, holdings, events, pooled=options.pooled)
         slots = Slots(options.concurrency, holdings, executor, completer, events)
-        claimer = Claimer(self.id, options, holdings, completer, events, lambda: slots.pace_s)
+        limited = {name for name, task in self._tasks.items() if task.max_concurrency is not None}
+        claimer = Claimer(self.id, options, holdings, completer, events, lambda: slots.pace_s, limited)
         upkeep = Upkeep(self.id, options, holdings, claimer, events, slots.interrupt)
 
         def lose(run: Run) -> None:
@@ -85,18 +78,20 @@ class Worker:
                 return
             working = slots.start()
             claiming = asyncio.create_task(self._keep(claimer), name="rota-claimer")
+            scheduling = self._start_scheduler()
             background = [
                 asyncio.create_task(self._keep(completer), name="rota-completer"),
                 asyncio.create_task(self._keep(upkeep), name="rota-upkeep"),
                 asyncio.create_task(slots.tick(), name="rota-tick"),
                 asyncio.create_task(_watch(heartbeat), name="rota-watch"),
             ]
-            for task in (*working, claiming, *background):
+            for task in (*working, claiming, *scheduling, *background):
                 task.add_done_callback(self._end_with)
             events.emit(WorkerStarted(self.id, list(options.queues), options.concurrency))
             await self._stopping.wait()
 
-            await _end(claiming)
+            for task in (*scheduling, claiming):
+                await _end(task)
             events.emit(WorkerStopping(self.id, len(slots.running)))
             deadline = monotonic() + options.shutdown_timeout_s
             await self._give_back(holdings, deadline)
@@ -121,6 +116,15 @@ class Worker:
             await desk.close()
             events.emit(WorkerStopped(self.id))
 
+    def _start_scheduler(self) -> list[asyncio.Task[None]]:
+        options = self.options
+        if not options.scheduler:
+            return []
+        scheduler = Scheduler(
+            self.events, tick_s=options.scheduler_tick_s, look_s=options.poll_interval_s, lock=options.scheduler_lock
+        )
+        return [asyncio.create_task(self._keep(scheduler), name="rota-scheduler")]
+
     def _end_with(self, task: asyncio.Task[None]) -> None:
         """A part that ends before it was told to, say because a handler cancelled every task it found, takes the worker with it:
         better none, which a supervisor replaces, than one that looks alive and does nothing."""
@@ -137,28 +141,7 @@ class Worker:
         return True
 
     async def _keep(self, service: Service) -> None:
-        """Gives a service a connection, and another one when that breaks, for as long as the worker lives."""
-        backoff = Backoff()
-        away_since: float | None = None
-        while True:
-            conn: AsyncConn | None = None
-            started = monotonic()
-            try:
-                conn = await connect_async(self._dsn, service.name, pooled=self.options.pooled)
-                if away_since is not None:
-                    self.events.emit(DatabaseBack(service.name, monotonic() - away_since))
-                    away_since = None
-                await service.serve(conn)
-            except Exception as error:  # whatever it is, a worker that stops claiming in silence is worse
-                if monotonic() - started > 5:
-                    backoff.reset()
-                wait_s = backoff.next()
-                away_since = away_since or monotonic()
-                self.events.emit(DatabaseLost(service.name, error, wait_s))
-                await close_quietly(conn)
-                await asyncio.sleep(wait_s)
-            finally:
-                await close_quietly(conn)
+        await keep_serving(service, self._dsn, self.events, pooled=self.options.pooled)
 
     async def _give_back(self, holdings: Holdings, deadline: float) -> None:
         """Returns what has not been started, and claims whose answer was cut off by the stop."""

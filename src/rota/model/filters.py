@@ -56,3 +56,10 @@ def check_text(name: str, value: str | None) -> None:
     """Refuses text that PostgreSQL cannot store; `name` is the argument that an error speaks of."""
     if value is not None and ("\0" in value or any("\ud800" <= character <= "\udfff" for character in value)):
         raise UsageError(f"{name}={value!r} has a character that PostgreSQL cannot store: leave it out")
+
+
+def like(pattern: str) -> str:
+    """A pattern with * and ? as SQL's LIKE wants it."""
+    for special in "\\%_":
+        pattern = pattern.replace(special, "\\" + special)
+    return pattern.replace("*", "%").replace("?", "_")

@@ -86,12 +86,14 @@ class JobSettings:
     on_parent_failure: OnParentFailure = "cancel"
     owner: str | None = None
     triggered_by: str | None = None  # JSON text
+    limited: bool = False  # by the task's max_concurrency
 
     @classmethod
     def of(cls, task: TaskSpec) -> JobSettings:
         """The settings of a task's jobs when nothing else is said."""
         timeout = None if task.timeout_s is None else timedelta(seconds=task.timeout_s)
-        return cls(task.name, task.queue, task.priority, task.retry.max_attempts, timeout)
+        limited = task.max_concurrency is not None
+        return cls(task.name, task.queue, task.priority, task.max_attempts, timeout, limited=limited)
 
     def changed(self, **options: Unpack[JobOptions]) -> JobSettings:
         """These settings with others in their place; None leaves one as it is."""
@@ -156,7 +158,7 @@ def _read_queue(value: str) -> dict[str, Any]:
 def _read_retry(value: Retry) -> dict[str, Any]:
     if not isinstance(value, Retry):
         raise UsageError(f"retry={value!r} is not a policy: give a Retry(...)")
-    return {"retry": value, "max_attempts": value.max_attempts}
+    return {"retry": value} if value.max_attempts is None else {"retry": value, "max_attempts": value.max_attempts}
 
 
 def _read_max_attempts(value: int) -> dict[str, Any]:
@@ -175,9 +177,14 @@ def _read_run_at(value: datetime) -> dict[str, Any]:
         raise UsageError(f"run_at={value!r} is out of range: in UTC it is not in the years 1 to 9999") from None
 
 
-def _read_on_parent_failure(value: OnParentFailure) -> dict[str, Any]:
+def check_on_parent_failure(value: str) -> None:
+    """Refuses a policy that the database does not know."""
     if value not in get_args(OnParentFailure):
         raise UsageError(f"on_parent_failure={value!r} is unknown: give one of {', '.join(get_args(OnParentFailure))}")
+
+
+def _read_on_parent_failure(value: OnParentFailure) -> dict[str, Any]:
+    check_on_parent_failure(value)
     return {"on_parent_failure": value}
 
 
@@ -191,15 +198,16 @@ def _read_text(name: str, value: str) -> dict[str, Any]:
     return {name: value}
 
 
-def _read_triggered_by(value: Mapping[str, Any]) -> dict[str, Any]:
+def encode_object(name: str, value: Mapping[str, Any]) -> str:
+    """A mapping as the JSON text of an object that PostgreSQL can store; `name` is the argument that an error speaks of."""
     try:
         text = json.dumps(dict(value), allow_nan=False, ensure_ascii=False)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"triggered_by={show(value)} cannot be written as a JSON object: {error}") from None
+        raise UsageError(f"{name}={show(value)} cannot be written as a JSON object: {error}") from None
     if has_nul(text):
-        raise UsageError(f"triggered_by={show(value)} has a NUL character, which PostgreSQL cannot store")
-    return {"triggered_by": text}
+        raise UsageError(f"{name}={show(value)} has a NUL character, which PostgreSQL cannot store")
+    return text
 
 
 # Each option, checked, as the changes it makes; retry comes before max_attempts, which overrules it.
@@ -217,5 +225,5 @@ _READ: dict[str, Callable[[Any], dict[str, Any]]] = {
     "parents": lambda value: {"parents": tuple(parent_id(parent) for parent in value)},
     "on_parent_failure": _read_on_parent_failure,
     "owner": lambda value: _read_text("owner", value),
-    "triggered_by": _read_triggered_by,
+    "triggered_by": lambda value: {"triggered_by": encode_object("triggered_by", value)},
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, NoReturn, NotRequired
 
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
@@ -13,7 +12,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import CoreConfig, SchemaSerializer
 from typing_extensions import TypedDict
 
-from rota.errors import PayloadError, UsageError
+from rota.errors import PayloadError, UsageError, did_you_mean
 from rota.model.roundtrip import difference, has_nul, is_plain, show
 from rota.model.signature import Parameter, read_signature
 
@@ -81,6 +80,12 @@ class PayloadSchema:
             if isinstance(error, PayloadError):
                 raise
             raise PayloadError(f"{self.task}: the payload is not JSON: {error}") from error
+
+    def pick(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What this task has parameters for."""
+        if self.json_schema["additionalProperties"]:
+            return payload
+        return {name: value for name, value in payload.items() if name in self.json_schema.get("properties", {})}
 
     def decode(self, text: str) -> dict[str, Any]:
         """The handler's keyword arguments; PayloadError when `text` does not fit the signature."""
@@ -173,8 +178,7 @@ class PayloadSchema:
 
     def _unknown(self, name: str) -> str:
         names = list(self.json_schema.get("properties", {})) if self._model is None else list(self._parameters)
-        close = get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(names) or 'none'}"
+        hint = did_you_mean(name, names, f"it takes {', '.join(names) or 'none'}")
         return f"{self.task} has no parameter {name}: {hint}"
 
     def _refuse(self, error: ValidationError) -> NoReturn:

@@ -13,15 +13,19 @@ from rota.model.duration import Duration, parse_duration
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Attempts and backoff: `base · 2^(attempt − 1)`, at most `cap`, plus up to `jitter`."""
+    """Attempts and backoff: `base · 2^(attempt − 1)`, at most `cap`, plus up to `jitter`.
 
-    max_attempts: int = 4
+    Without `max_attempts` there are as many as otherwise: for a task by the settings, for a job by its task.
+    """
+
+    max_attempts: int | None = None
     base: Duration = timedelta(seconds=5)
     cap: Duration = timedelta(minutes=5)
     jitter: Duration = timedelta(seconds=1)
 
     def __post_init__(self) -> None:
-        check_max_attempts(self.max_attempts)
+        if self.max_attempts is not None:
+            check_max_attempts(self.max_attempts)
         for name in ("base", "cap", "jitter"):
             object.__setattr__(self, name, parse_duration(getattr(self, name), name=f"retry.{name}"))
 

@@ -16,7 +16,7 @@ class Run:
 
     __slots__ = (
         "arrived", "attempt", "claimed", "crashes", "delay_s", "details", "error", "heard", "id", "interrupted", "leased",
-        "max_attempts", "outcome", "payload", "priority", "queue", "result", "retryable", "run_at", "started", "state",
+        "max_attempts", "next_at", "outcome", "payload", "priority", "queue", "result", "retryable", "run_at", "started", "state",
         "task", "token", "took_s", "wait_s",
     )  # fmt: skip
 
@@ -40,7 +40,8 @@ class Run:
     outcome: str | None  # completed, failed, crashed, canceled, snoozed, released
     error: dict[str, Any] | None
     result: str | None  # JSON text
-    delay_s: float  # until it runs again, when it does
+    delay_s: float | None  # until it runs again, when it does; None: none, or as its recurring row says
+    next_at: datetime | None  # or the time at which the recurring row runs again
     retryable: bool
     interrupted: str | None  # why the handler was told to stop: timeout, cancel, lost, shutdown
     heard: bool  # the handler knows that
@@ -65,14 +66,23 @@ class Run:
         self.claimed = self.leased = self.arrived = claimed
         self.started = 0.0
         self.took_s = 0.0
-        self.outcome = self.error = self.result = self.interrupted = self.state = None
-        self.delay_s = 0.0
+        self.outcome = self.error = self.result = self.interrupted = self.state = self.delay_s = self.next_at = None
         self.retryable = True
         self.heard = False
 
     @property
     def job_id(self) -> UUID:
         return UUID(self.id)
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether a schedule enqueued the job, and may wait for its end."""
+        return bool(self.details) and self.details["schedule_id"] is not None
+
+    @property
+    def limited(self) -> bool:
+        """Whether it has a place within its task's limit."""
+        return bool(self.details) and bool(self.details["limited"])
 
     @property
     def charged(self) -> int:

@@ -11,8 +11,13 @@ from typing import Any
 from rota.errors import UsageError
 from rota.model.payload import PayloadSchema
 from rota.model.retry import Retry
+from rota.model.schedule import Timing
+
+SYSTEM_PREFIX = "rota."  # of the names of Rota's own tasks and their schedules
+MAX_ATTEMPTS = 4  # of a task that says nothing and belongs to no application, whose settings would
 
 _TASK_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
+_EVENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,49}")
 _QUEUE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,62}")
 
 
@@ -30,12 +35,34 @@ class TaskSpec:
     retry: Retry = field(default_factory=Retry)
     timeout_s: float | None = None
     isolate: bool = False
+    max_concurrency: int | None = None  # jobs of it that may run at once, over all workers
+    listens: tuple[str, ...] = ()  # the events that enqueue it
+    schedule: Timing | None = None
+    recurring: bool = False  # the handler returns when to run next
+
+    @property
+    def system(self) -> bool:
+        """Whether it is one of Rota's own: there in every application, and shown to those only who ask for it."""
+        return self.name.startswith(SYSTEM_PREFIX)
+
+    @property
+    def max_attempts(self) -> int:
+        """How often a job of it is tried."""
+        return self.retry.max_attempts or MAX_ATTEMPTS
 
 
 def check_task_name(name: str) -> None:
     """Refuses a name that would not work in URLs, metrics and the command line."""
     if not isinstance(name, str) or not _TASK_NAME.fullmatch(name):
         raise UsageError(f"task name {name!r} is not allowed: letters, digits and _ . : - only, at most 200, no digit first")
+    if name.startswith(SYSTEM_PREFIX):
+        raise UsageError(f"task name {name!r} is not allowed: names that begin with {SYSTEM_PREFIX!r} are Rota's own")
+
+
+def check_event_name(name: str) -> None:
+    """Refuses a name of an event that the database would refuse."""
+    if not isinstance(name, str) or not _EVENT_NAME.fullmatch(name):
+        raise UsageError(f"event name {name!r} is not allowed: letters, digits and _ . : - only, at most 50, no digit first")
 
 
 def check_queue_name(name: str) -> None:
@@ -57,7 +84,25 @@ def check_importable(handler: Callable[..., Any]) -> None:
         raise UsageError(f"{name} cannot run in a process of its own, which would not find it: define it in a file")
 
 
+def check_max_concurrency(value: int) -> None:
+    """Refuses a limit that the database would refuse."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100_000:
+        raise UsageError(f"max_concurrency={value!r} is out of range: from 1 to 100000, or None for no limit")
+
+
 def check_priority(value: int) -> None:
     """Refuses a priority that the database would refuse."""
     if isinstance(value, bool) or not isinstance(value, int) or not -32768 <= value <= 32767:
         raise UsageError(f"priority={value!r} is out of range: from -32768 (first) to 32767 (last)")
+
+
+def check_schedule(spec: TaskSpec) -> None:
+    """Refuses a schedule for a task that cannot run without arguments."""
+    if spec.schedule is None:
+        return
+    if not isinstance(spec.schedule, Timing):
+        raise UsageError(f"schedule={spec.schedule!r} of task {spec.name!r} is not a schedule: give cron(...), every(...) or init")
+    try:
+        spec.payload.encode_json("{}")
+    except UsageError as error:
+        raise UsageError(f"task {spec.name!r} has a schedule, so its parameters need defaults: {error}") from None

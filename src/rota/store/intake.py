@@ -7,17 +7,18 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from rota.db.carriers import AsyncPsycopgCarrier, PsycopgCarrier, async_carrier_of, carrier_of
 from rota.db.failures import explained
 from rota.db.pool import Connections
-from rota.db.steps import AsyncCarrier, Carrier, Steps, carry_out, carry_out_async
-from rota.errors import UnknownQueue, UsageError
+from rota.db.steps import AsyncCarrier, Carrier, Steps, atomically, carry_out, carry_out_async
+from rota.errors import UnknownQueue, UsageError, did_you_mean
 from rota.model.batch import Batch
 from rota.model.job import Enqueued, JobSettings, NewJob
 from rota.store import jobs
+
+Result = TypeVar("Result")
 
 
 class Intake:
@@ -30,22 +31,49 @@ class Intake:
 
     def insert(self, job: NewJob, conn: Any = None) -> Enqueued:
         """Stores one job."""
-        self._check_queue(job.settings)
-        with explained:
-            if conn is not None:
-                return carry_out(carrier_of(conn), jobs.insert(job))
-            self._check_own("enqueue")
-            with self._connections.connection() as own:
-                return carry_out(PsycopgCarrier(own), jobs.insert(job))
+        self.check_queue(job.settings)
+        return self.carry_out(jobs.insert(job), conn, call="enqueue")
 
     async def ainsert(self, job: NewJob, conn: Any = None) -> Enqueued:
         """Stores one job, from the event loop."""
-        self._check_queue(job.settings)
+        self.check_queue(job.settings)
+        return await self.acarry_out(jobs.insert(job), conn)
+
+    def carry_out(self, steps: Steps[Result], conn: Any = None, *, call: str) -> Result:
+        """Does one step on the caller's connection or one of our own; `call` is what the caller called."""
         with explained:
             if conn is not None:
-                return await carry_out_async(await async_carrier_of(conn), jobs.insert(job))
+                return carry_out(carrier_of(conn), steps)
+            self._check_own(call)
+            with self._connections.connection() as own:
+                return carry_out(PsycopgCarrier(own), steps)
+
+    async def acarry_out(self, steps: Steps[Result], conn: Any = None) -> Result:
+        """Like `carry_out`, from the event loop."""
+        with explained:
+            if conn is not None:
+                return await carry_out_async(await async_carrier_of(conn), steps)
             async with self._connections.async_connection() as own:
-                return await carry_out_async(AsyncPsycopgCarrier(own), jobs.insert(job))
+                return await carry_out_async(AsyncPsycopgCarrier(own), steps)
+
+    def transact(self, steps: Steps[Result], conn: Any = None, *, call: str) -> Result:
+        """Does all of the steps or none, as part of the caller's transaction if there is one."""
+        with explained:
+            if conn is not None:
+                carrier = carrier_of(conn)
+                return carry_out(carrier, atomically(steps, autocommits=carrier.autocommits))
+            self._check_own(call)
+            with self._connections.connection() as own:
+                return carry_out(PsycopgCarrier(own), atomically(steps, autocommits=True))
+
+    async def atransact(self, steps: Steps[Result], conn: Any = None) -> Result:
+        """Like `transact`, from the event loop."""
+        with explained:
+            if conn is not None:
+                carrier = await async_carrier_of(conn)
+                return await carry_out_async(carrier, atomically(steps, autocommits=carrier.autocommits))
+            async with self._connections.async_connection() as own:
+                return await carry_out_async(AsyncPsycopgCarrier(own), atomically(steps, autocommits=True))
 
     def insert_many(self, new: Iterable[NewJob], conn: Any = None) -> list[Enqueued]:
         """Stores all or none."""
@@ -94,13 +122,13 @@ class Intake:
         for job in batch.jobs:
             if job.settings is not checked:
                 checked = job.settings
-                self._check_queue(checked)
+                self.check_queue(checked)
         return batch
 
-    def _check_queue(self, settings: JobSettings) -> None:
+    def check_queue(self, settings: JobSettings) -> None:
+        """Refuses a job for a queue that is not declared."""
         if settings.queue not in self._queues:
-            near = get_close_matches(settings.queue, self._queues, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(self._queues))};"
+            hint = did_you_mean(settings.queue, self._queues, f"known are {', '.join(sorted(self._queues))};")
             raise UnknownQueue(
                 f"{settings.task}: there is no queue {settings.queue!r}: {hint} declare it with app.queue({settings.queue!r})"
             )
@@ -111,7 +139,8 @@ class Intake:
         except RuntimeError:
             self._check_django()
         else:
-            raise UsageError(f"{call}() inside a running event loop would block it: use `await a{call}()`")
+            noun, dot, verb = call.rpartition(".")
+            raise UsageError(f"{call}() inside a running event loop would block it: use `await {noun}{dot}a{verb}()`")
 
     def _check_django(self) -> None:
         django = sys.modules.get("django.db")

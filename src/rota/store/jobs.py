@@ -23,7 +23,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 
 _COPIED = (
     *("id", "payload", "task", "queue", "priority", "max_attempts", "timeout"),
-    *("retry", "owner", "triggered_by", "state", "run_at"),
+    *("retry", "owner", "triggered_by", "limited", "state", "run_at"),
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -107,6 +107,7 @@ def _fields(settings: JobSettings) -> dict[str, Any]:
         "owner": settings.owner,
         "triggered_by": settings.triggered_by and json.loads(settings.triggered_by),
         "on_parent_failure": settings.on_parent_failure,
+        "limited": settings.limited or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -171,7 +172,8 @@ def _copy_pieces(batch: Batch, copied: Iterable[int], now: datetime) -> Iterator
 def _copy_fields(settings: JobSettings, now: datetime) -> str:
     fields = _fields(settings)
     due = settings.run_at or now + (settings.delay or timedelta(0))
-    fields.update(state="delayed" if due > now else "queued", run_at=due.isoformat())
+    state = "delayed" if due > now else "held" if settings.limited else "queued"
+    fields.update(limited=settings.limited, state=state, run_at=due.isoformat())
     return "\t".join(_copy_field(fields.get(name)) for name in _COPIED[2:])
 
 

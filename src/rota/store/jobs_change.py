@@ -17,8 +17,16 @@ async def wait_briefly(conn: AsyncConn) -> None:
 
 
 async def retry(conn: AsyncConn, ids: list[UUID]) -> dict[UUID, str | None]:
-    """Puts failed and canceled jobs back in the queue; gives the state each was in, None where there is no such job."""
+    """Puts failed and canceled jobs back in the queue; gives the state each was in, None where there is no such job.
+
+    Where it is superseded nothing was done: its recurring row has another job by now, or is disabled.
+    """
     return dict(await (await conn.execute(SQL["jobs_change_retry"], {"ids": ids})).fetchall())
+
+
+async def superseded_by(conn: AsyncConn, id: UUID) -> tuple[str, bool, UUID | None] | None:
+    """The row that a finished job belongs to: its name, whether it is enabled, and the job that it has now."""
+    return await (await conn.execute(SQL["jobs_change_superseded_by"], {"id": id})).fetchone()
 
 
 async def cancel(conn: AsyncConn, ids: list[UUID], *, reason: str | None) -> dict[UUID, str | None]:

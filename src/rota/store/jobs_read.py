@@ -12,7 +12,8 @@ from psycopg.rows import class_row
 
 from rota.db import queries
 from rota.db.connection import AsyncConn
-from rota.model.filters import FINISHED_STATES, LIVE_STATES, JobFilter
+from rota.model.filters import FINISHED_STATES, LIVE_STATES, JobFilter, like
+from rota.model.task import SYSTEM_PREFIX
 
 SQL = queries.load("jobs_read")
 
@@ -120,7 +121,17 @@ class LiveJob:
     queue_exists: bool
     paused_at: datetime | None
     pause_reason: str | None
+    max_concurrency: int | None
     now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedJob:
+    """A job that has a place within its task's limit; it runs if it has a worker."""
+
+    id: UUID
+    worker_id: UUID | None
+    claimed_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +156,10 @@ class Scan:
 async def scan_live(conn: AsyncConn, filter: JobFilter, *, before: UUID | None, window: int, limit: int) -> Scan:
     """Looks through at most `window` live jobs that are older than `before`."""
     states = [state for state in filter.states or LIVE_STATES if state in LIVE_STATES]
+    everything = len(states) == len(LIVE_STATES)
     if "queued" in states:
-        states.append("delayed")
-    scan = [sql.SQL("true") if len(states) > len(LIVE_STATES) else _one_of("state", states), *_since("id", filter)]
+        states += ["delayed", "held"]
+    scan = [sql.SQL("true") if everything else _one_of("state", states), *_since("id", filter), *_ours(filter)]
     if filter.key is not None:
         scan.append(sql.SQL("id IN (SELECT k.job_id FROM rota.job_key k WHERE k.key = %(key)s)"))
     return await _scan(conn, "jobs_read_scan_live", filter, scan, _matches(filter), before, window, limit)
@@ -157,7 +169,7 @@ async def scan_finished(conn: AsyncConn, filter: JobFilter, *, before: UUID | No
     """Looks through at most `window` finished jobs that are older than `before`."""
     states = [state for state in filter.states or FINISHED_STATES if state in FINISHED_STATES]
     everything = len(states) == len(FINISHED_STATES)
-    scan = [sql.SQL("true") if everything else _one_of("outcome", states), *_since("job_id", filter)]
+    scan = [sql.SQL("true") if everything else _one_of("outcome", states), *_since("job_id", filter), *_ours(filter)]
     if filter.key is not None:
         scan.append(sql.SQL("key = %(key)s"))
     elif filter.exact_task is not None and "completed" not in states:
@@ -215,6 +227,13 @@ async def count_ahead(conn: AsyncConn, job: LiveJob, *, limit: int) -> int:
     return int(row[0])
 
 
+async def admitted(conn: AsyncConn, task: str, *, limit: int) -> list[AdmittedJob]:
+    """What has a place within a task's limit, the longest runs first."""
+    async with conn.cursor(row_factory=class_row(AdmittedJob)) as cursor:
+        await cursor.execute(SQL["jobs_read_admitted"], {"task": task, "limit": limit})
+        return await cursor.fetchall()
+
+
 async def running(conn: AsyncConn, *, workers: list[UUID], limit: int) -> list[RunningJob]:
     """What these workers are busy with, the longest runs first."""
     async with conn.cursor(row_factory=class_row(RunningJob)) as cursor:
@@ -240,7 +259,7 @@ async def _scan(
         "limit": limit,
         "since": filter.since,
         "key": filter.key,
-        "task": filter.exact_task or _like(filter.task or ""),
+        "task": filter.exact_task or like(filter.task or ""),
         "queue": filter.queue,
         "text": filter.text,
     }
@@ -263,6 +282,11 @@ def _since(id_column: str, filter: JobFilter) -> list[sql.Composable]:
     return [sql.SQL("created_at >= {}").format(at), floor.format(sql.Identifier(id_column), at)]
 
 
+def _ours(filter: JobFilter) -> list[sql.Composable]:
+    """Leaves Rota's own jobs out, unless a task is asked for."""
+    return [] if filter.task is not None else [sql.SQL("NOT starts_with(task, {})").format(SYSTEM_PREFIX)]
+
+
 def _matches(filter: JobFilter) -> list[sql.Composable]:
     conditions: list[sql.Composable] = []
     if filter.task is not None:
@@ -272,9 +296,3 @@ def _matches(filter: JobFilter) -> list[sql.Composable]:
     if filter.text is not None:
         conditions.append(sql.SQL("position(lower(%(text)s) IN lower(concat(error ->> 'type', ': ', error ->> 'message'))) > 0"))
     return conditions
-
-
-def _like(pattern: str) -> str:
-    for special in "\\%_":
-        pattern = pattern.replace(special, "\\" + special)
-    return pattern.replace("*", "%").replace("?", "_")

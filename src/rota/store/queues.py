@@ -27,8 +27,10 @@ class QueueRow:
     ready: int
     waiting: int
     delayed: int
+    held: int
     running: int
     delayed_capped: bool
+    held_capped: bool
     running_capped: bool
 
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
+from psycopg.errors import LockNotAvailable
 
 from rota.db import queries
 from rota.db.connection import AsyncConn, Conn
 from rota.db.steps import Query, Steps
 from rota.errors import LeaseLost
 from rota.model.run import Run
+from rota.store.jobs_change import wait_briefly
 
 SQL = queries.load("runs")
+
+_by_id = attrgetter("id")
 
 
 class Position(NamedTuple):
@@ -57,7 +63,7 @@ async def claim(
 
 
 async def promote(conn: AsyncConn, *, limit: int = 1000) -> tuple[int, float | None]:
-    """Makes due jobs ready; says how many, and in how many seconds the next one is due."""
+    """Makes ready what is due and within its task's limit; says how many, and in how many seconds the next one is due."""
     row = await (await conn.execute(SQL["runs_promote"], {"limit": limit})).fetchone()
     assert row is not None
     return row[0], row[1]
@@ -70,8 +76,23 @@ def _array(values: Iterable[object]) -> str:
 
 async def complete(conn: AsyncConn, *, worker: UUID, runs: Sequence[Run]) -> set[str]:
     """Records plain completions and tells the jobs that wait for them; the ids of those that were not ours."""
+    runs = sorted(runs, key=_by_id)
+    return await _complete(conn, "runs_complete", runs, _completions(worker, runs))
+
+
+async def complete_scheduled(conn: AsyncConn, *, worker: UUID, runs: Sequence[Run]) -> set[str]:
+    """The same for jobs of schedules, of which some wait for the end of theirs."""
+    runs = sorted(runs, key=_by_id)
+    asked = {
+        "delays_us": _array("NULL" if run.delay_s is None else int(run.delay_s * 1e6) for run in runs),
+        "next_ats": _array("NULL" if run.next_at is None else f'"{run.next_at.isoformat()}"' for run in runs),
+    }
+    return await _complete(conn, "runs_complete_scheduled", runs, _completions(worker, runs) | asked)
+
+
+def _completions(worker: UUID, runs: Sequence[Run]) -> dict[str, Any]:
     results = [run.result for run in runs]
-    parameters = {
+    return {
         "worker": worker,
         "count": len(runs),
         "ids": "{" + ",".join([run.id for run in runs]) + "}",
@@ -80,9 +101,12 @@ async def complete(conn: AsyncConn, *, worker: UUID, runs: Sequence[Run]) -> set
         "took_us": _array([int(run.took_s * 1e6) for run in runs]),
         "results": results if any(results) else None,
     }
-    row = await (await conn.execute(SQL["runs_complete"], parameters)).fetchone()
+
+
+async def _complete(conn: AsyncConn, statement: str, runs: Sequence[Run], parameters: dict[str, Any]) -> set[str]:
+    row = await (await conn.execute(SQL[statement], parameters)).fetchone()
     assert row is not None
-    count, completed, _ = row
+    count, completed = row[:2]
     return set() if count == len(runs) else {run.id for run in runs}.difference(completed or ())
 
 
@@ -110,6 +134,7 @@ def _endings(runs: Iterable[Run]) -> str:
             "error": run.error,
             "result": orjson.Fragment(run.result) if run.result is not None else None,
             "delay": run.delay_s,
+            "next_at": run.next_at,
             "retryable": run.retryable,
         }
         for run in runs
@@ -126,8 +151,14 @@ def renew(conn: Conn, *, worker: UUID, runs: Sequence[Run], lease_s: float) -> t
 async def release(conn: AsyncConn, *, worker: UUID, runs: Sequence[Run]) -> None:
     """Returns unstarted jobs to the queue, uncharged, and wakes who may want them."""
     async with conn.transaction():
-        await conn.execute(SQL["runs_release"], {"worker": worker, **_held(runs)})
+        released = await conn.execute(SQL["runs_release"], {"worker": worker, "hold": False, **_held(runs)})
+        await _cancel_released(conn, await released.fetchall())
         await conn.execute("SELECT rota.wake()")
+
+
+async def hold_back(conn: AsyncConn, *, worker: UUID, runs: Sequence[Run]) -> None:
+    """Returns unstarted jobs, uncharged, to wait for a place within a limit that their task did not have when they came."""
+    await conn.execute(SQL["runs_release"], {"worker": worker, "hold": True, **_held(runs)})
 
 
 def _held(runs: Sequence[Run]) -> dict[str, Any]:
@@ -137,7 +168,19 @@ def _held(runs: Sequence[Run]) -> dict[str, Any]:
 async def release_unknown(conn: AsyncConn, *, worker: UUID, known: Collection[str], older_than_s: float) -> int:
     """Returns claims that this worker does not know it has."""
     parameters = {"worker": worker, "known": _array(known), "older_than_s": older_than_s}
-    return (await conn.execute(SQL["runs_release_unknown"], parameters)).rowcount
+    async with conn.transaction():
+        released = await (await conn.execute(SQL["runs_release_unknown"], parameters)).fetchall()
+        await _cancel_released(conn, released)
+    return len(released)
+
+
+async def _cancel_released(conn: AsyncConn, released: Sequence[tuple[str, bool]]) -> None:
+    """Ends those that somebody wanted to stop: the next worker would start them before it hears of it."""
+    if unwanted := [id for id, is_unwanted in released if is_unwanted]:
+        with suppress(LockNotAvailable):  # a child of one is locked: then it is told by the next worker
+            async with conn.transaction():
+                await wait_briefly(conn)
+                await conn.execute(SQL["runs_cancel_released"], {"ids": _array(unwanted)})
 
 
 async def rescue(conn: AsyncConn, *, dead: Sequence[UUID] = (), batch: int = 500) -> list[tuple[UUID, str, str, int, UUID, str]]:
@@ -161,10 +204,17 @@ def hold(*, worker: UUID, run: Run) -> Steps[None]:
 def complete_within(*, worker: UUID, run: Run, took_s: float, result: str | None) -> Steps[None]:
     """Completes a run in the transaction of its handler; LeaseLost if it is no longer ours."""
     waited_s = max(run.started - run.claimed, 0.0)
-    parameters = (run.id, run.token, str(worker), str(waited_s), str(took_s), result)
+    delay_s = None if run.delay_s is None else str(run.delay_s)
+    next_at = None if run.next_at is None else run.next_at.isoformat()
+    parameters = (run.id, run.token, str(worker), str(waited_s), str(took_s), result, delay_s, next_at)
     [[state]] = yield Query(SQL["runs_complete_within"], parameters)
     if state is None:
         raise LeaseLost(f"job {run.id} is no longer held by this worker; the transaction was rolled back")
+
+
+async def forget_keys(conn: AsyncConn, *, limit: int) -> int:
+    """Removes up to `limit` expired keys of jobs that have ended; says how many."""
+    return (await conn.execute(SQL["runs_forget_keys"], {"limit": limit})).rowcount
 
 
 async def make_partitions(conn: AsyncConn) -> None:

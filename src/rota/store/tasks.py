@@ -20,9 +20,11 @@ def sync(conn: Conn, *, tasks: Iterable[TaskSpec], queues: Sequence[str]) -> Non
             "name": task.name,
             "queue": task.queue,
             "priority": task.priority,
-            "max_attempts": task.retry.max_attempts,
+            "max_attempts": task.max_attempts,
             "timeout_s": task.timeout_s,
             "retry": task.retry.to_json(),
+            "max_concurrency": task.max_concurrency,
+            "listens": task.listens,
             "payload_schema": task.payload.json_schema,
         }
         for task in tasks

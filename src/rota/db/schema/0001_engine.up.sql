@@ -19,50 +19,59 @@ LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
 $$;
 
 
+-- The rules of rota.job's single columns are domains, those that tie columns together its CHECKs: PostgreSQL reads and plans each
+-- CHECK anew for every statement that writes to the table, a domain's once per session. Not so the columns that the engine's
+-- indexes are made of, as a domain puts a cast into every condition on them.
+CREATE DOMAIN rota.job_payload AS json CONSTRAINT job_payload CHECK (json_typeof(VALUE) = 'object');
+CREATE DOMAIN rota.job_forgiven AS bigint CONSTRAINT job_forgiven CHECK (VALUE >= 0);
+CREATE DOMAIN rota.job_max_attempts AS integer CONSTRAINT job_max_attempts CHECK (VALUE BETWEEN 1 AND 1000);
+CREATE DOMAIN rota.job_crashes AS smallint CONSTRAINT job_crashes CHECK (VALUE >= 0);
+CREATE DOMAIN rota.job_timeout AS interval CONSTRAINT job_timeout CHECK (VALUE > interval '0');
+CREATE DOMAIN rota.job_pending_parents AS integer CONSTRAINT job_pending_parents CHECK (VALUE >= 0);
+CREATE DOMAIN rota.job_on_parent_failure AS text CONSTRAINT job_on_parent_failure CHECK (VALUE IN ('cancel', 'fail', 'ignore'));
+
 -- Live work only: what finishes leaves this table for rota.run, so it stays small and hot.
 CREATE TABLE rota.job (
     id                  uuid        PRIMARY KEY,
     task                text        NOT NULL,
     queue               text        NOT NULL DEFAULT 'default',
     priority            smallint    NOT NULL DEFAULT 0,         -- smaller runs first
-    state               text        NOT NULL DEFAULT 'queued',  -- 'delayed' is a queued job that is not due yet
-    payload             json        NOT NULL DEFAULT '{}',      -- json, not jsonb: comes back exactly as it went in
+    state               text        NOT NULL DEFAULT 'queued',  -- 'delayed' is a queued job that is not due yet, 'held' one that
+                                                                -- is due and waits for a place within its task's limit
+    payload             rota.job_payload NOT NULL DEFAULT '{}',  -- json, not jsonb: comes back exactly as it went in
     run_at              timestamptz NOT NULL DEFAULT rota.now(),
     attempt             bigint      NOT NULL DEFAULT 0,         -- number of the current or last run
-    forgiven            bigint      NOT NULL DEFAULT 0,         -- runs that do not count against max_attempts
+    forgiven            rota.job_forgiven NOT NULL DEFAULT 0,   -- runs that do not count against max_attempts
     token               bigint      NOT NULL DEFAULT 0,         -- of the current claim; never repeats for a job
-    max_attempts        integer     NOT NULL DEFAULT 4,
-    crashes             smallint    NOT NULL DEFAULT 0,         -- its workers that died: while > 0 it runs in quarantine
+    max_attempts        rota.job_max_attempts NOT NULL DEFAULT 4,
+    crashes             rota.job_crashes NOT NULL DEFAULT 0,    -- its workers that died: while > 0 it runs in quarantine
     culprit             boolean     NOT NULL DEFAULT false,     -- it died alone: the crashes are its own
     worker_id           uuid,
     claimed_at          timestamptz,
     lease_until         timestamptz,
-    timeout             interval,
+    timeout             rota.job_timeout,
     retry               json,                                   -- a policy of its own, else the task's
     key                 text,
     owner               text,
     schedule_id         uuid,
     scheduled_for       timestamptz,
     triggered_by        json,
-    pending_parents     integer     NOT NULL DEFAULT 0,
+    pending_parents     rota.job_pending_parents NOT NULL DEFAULT 0,
     fanout              boolean     NOT NULL DEFAULT false,     -- jobs wait for this one
-    on_parent_failure   text        NOT NULL DEFAULT 'cancel',
+    limited             boolean     NOT NULL DEFAULT false,     -- its task has a max_concurrency: only rota.admit_jobs makes it ready
+    on_parent_failure   rota.job_on_parent_failure NOT NULL DEFAULT 'cancel',
     cancel_requested_at timestamptz,
     last_error          json,
     created_at          timestamptz NOT NULL DEFAULT rota.now(),
     updated_at          timestamptz NOT NULL DEFAULT rota.now(),
 
-    CONSTRAINT job_state CHECK (state IN ('waiting', 'delayed', 'queued', 'running')),
+    CONSTRAINT job_state CHECK (state IN ('waiting', 'delayed', 'queued', 'running') OR (state = 'held' AND limited)),
     CONSTRAINT job_running_has_worker CHECK ((state = 'running') = (worker_id IS NOT NULL)),
     CONSTRAINT job_running_has_lease CHECK ((state = 'running') = (lease_until IS NOT NULL)),
     CONSTRAINT job_running_was_claimed CHECK (state <> 'running' OR (claimed_at IS NOT NULL AND attempt > 0)),
     CONSTRAINT job_waiting_has_parents CHECK ((state = 'waiting') = (pending_parents > 0)),
-    CONSTRAINT job_max_attempts CHECK (max_attempts BETWEEN 1 AND 1000),
-    CONSTRAINT job_attempt CHECK (attempt >= 0 AND forgiven BETWEEN 0 AND attempt AND crashes >= 0 AND pending_parents >= 0),
-    CONSTRAINT job_payload CHECK (json_typeof(payload) = 'object'),
-    CONSTRAINT job_timeout CHECK (timeout > interval '0'),
-    CONSTRAINT job_run_at CHECK (run_at BETWEEN '1970-01-01' AND '9999-12-31'),  -- what every client can read
-    CONSTRAINT job_on_parent_failure CHECK (on_parent_failure IN ('cancel', 'fail', 'ignore'))
+    CONSTRAINT job_attempt CHECK (forgiven <= attempt),
+    CONSTRAINT job_run_at CHECK (run_at BETWEEN '1970-01-01' AND '9999-12-31')  -- what every client can read
 ) WITH (
     -- The table turns over completely all the time: vacuum it early and without pausing.
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
@@ -75,6 +84,10 @@ CREATE INDEX job_ready ON rota.job (queue, priority, run_at, id) WHERE state = '
 CREATE INDEX job_delayed ON rota.job (run_at) WHERE state = 'delayed';
 CREATE INDEX job_running ON rota.job (lease_until) WHERE state = 'running';
 CREATE INDEX job_waiting ON rota.job (queue) WHERE state = 'waiting';
+-- Per task: who has a place, and who waits for one, in the order in which they get it. No condition on the state: jobs that are
+-- not limited, which is nearly all of them, pay least for it.
+CREATE INDEX job_limited ON rota.job (state, task, priority, run_at, id) WHERE limited;
+CREATE INDEX job_schedule ON rota.job (schedule_id) WHERE schedule_id IS NOT NULL;
 CREATE INDEX job_cancel_requested ON rota.job (worker_id) WHERE cancel_requested_at IS NOT NULL;
 
 CREATE FUNCTION rota.refuse_transition() RETURNS trigger
@@ -86,10 +99,11 @@ $$;
 
 CREATE TRIGGER job_transition BEFORE UPDATE OF state ON rota.job FOR EACH ROW
 WHEN (OLD.state <> NEW.state AND NOT (
-    (OLD.state = 'waiting' AND NEW.state IN ('queued', 'delayed'))
-    OR (OLD.state = 'delayed' AND NEW.state = 'queued')
-    OR (OLD.state = 'queued' AND NEW.state IN ('running', 'delayed'))
-    OR (OLD.state = 'running' AND NEW.state IN ('queued', 'delayed'))
+    (OLD.state = 'waiting' AND NEW.state IN ('queued', 'delayed', 'held'))
+    OR (OLD.state = 'delayed' AND NEW.state IN ('queued', 'held'))
+    OR (OLD.state = 'held' AND NEW.state = 'queued')
+    OR (OLD.state = 'queued' AND NEW.state IN ('running', 'delayed', 'held'))
+    OR (OLD.state = 'running' AND NEW.state IN ('queued', 'delayed', 'held'))
 ))
 EXECUTE FUNCTION rota.refuse_transition();
 
@@ -200,14 +214,17 @@ CREATE TABLE rota.queue (
 
 -- Tasks as their code defines them, for those who cannot see the code: SQL, operators, other services.
 CREATE TABLE rota.task (
-    name           text        PRIMARY KEY,
-    queue          text        NOT NULL,
-    priority       smallint    NOT NULL,
-    max_attempts   integer     NOT NULL,
-    timeout        interval,
-    retry          json,
-    payload_schema json        NOT NULL,
-    synced_at      timestamptz NOT NULL DEFAULT rota.now()
+    name            text        PRIMARY KEY,
+    queue           text        NOT NULL,
+    priority        smallint    NOT NULL,
+    max_attempts    integer     NOT NULL,
+    timeout         interval,
+    retry           json,
+    max_concurrency integer,                        -- of its jobs that may run at once, over all workers
+    payload_schema  json        NOT NULL,
+    listens         text[]      NOT NULL DEFAULT '{}',  -- events that enqueue it
+    synced_at       timestamptz NOT NULL DEFAULT rota.now(),
+    CONSTRAINT task_max_concurrency CHECK (max_concurrency BETWEEN 1 AND 100000)
 );
 
 -- A worker is one boot of one process: its id is never used again.
@@ -233,7 +250,7 @@ CREATE INDEX worker_idle ON rota.worker (id) WHERE wants_wake;
 
 -- Live and finished jobs as one, in the public states.
 CREATE VIEW rota.jobs AS
-SELECT id, task, queue, priority, CASE state WHEN 'delayed' THEN 'queued' ELSE state END AS state,
+SELECT id, task, queue, priority, CASE WHEN state IN ('delayed', 'held') THEN 'queued' ELSE state END AS state,
        payload, run_at, lease_until, worker_id, attempt, max_attempts, last_error, claimed_at AS last_run_at, key, owner,
        schedule_id, scheduled_for, triggered_by, timeout, retry, NULL::json AS result, cancel_requested_at,
        created_at, updated_at, NULL::timestamptz AS completed_at, NULL::timestamptz AS canceled_at, NULL::timestamptz AS finished_at

@@ -1,10 +1,80 @@
--- Enqueue: one set of rules for Python, psql and table triggers.
+-- Enqueue: one set of rules for Python, psql and table triggers; and who of those enqueued may run within a task's limit.
 
 -- A hint to idle workers. When all are busy nobody asks to be woken, and an insert pays nothing for it.
 CREATE FUNCTION rota.wake() RETURNS void
 LANGUAGE plpgsql AS $$  -- not sql: that would be planned anew at each call from another function
 BEGIN
     IF EXISTS (SELECT FROM rota.worker WHERE wants_wake) THEN PERFORM pg_notify('rota_wake', ''); END IF;
+END
+$$;
+
+-- Lets held jobs of limited tasks into the ready line, as many as there are places, and says how many. A place is a limited job
+-- that is queued or running, so none can leak: what a dead worker ran has its place until it is rescued, and then runs again in it.
+--
+-- Why there are never too many: nothing else makes a limited job queued that was neither queued nor running, and whoever gets here
+-- holds the task's row until the end of its transaction. In READ COMMITTED each statement below has a snapshot of its own, taken
+-- when the row was ours, so it counts all that those before us have admitted. Elsewhere it would not, and admission is left to
+-- others. Why none is forgotten: a place that becomes free while somebody else counts is free when that row is, and whoever frees
+-- it comes here for it. Nobody waits long for the row, or a session that hangs would stop all endings of the task: who has to give
+-- up wakes a worker to try again.
+CREATE FUNCTION rota.admit_jobs(of_tasks text[]) RETURNS integer
+LANGUAGE plpgsql SET lock_timeout = '50ms' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+DECLARE
+    of_task text;
+    most integer;
+    places integer;
+    moved integer;
+    admitted integer := 0;
+    missed boolean := current_setting('transaction_isolation') <> 'read committed';
+BEGIN
+    -- In one order, so that two batches of endings do not wait for each other.
+    FOR of_task IN SELECT DISTINCT t.name FROM unnest(of_tasks) AS t (name) WHERE NOT missed ORDER BY 1 LOOP
+        BEGIN
+            SELECT max_concurrency INTO most FROM rota.task WHERE name = of_task FOR NO KEY UPDATE;
+        EXCEPTION WHEN lock_not_available THEN
+            missed := true;
+            CONTINUE;
+        END;
+        places := 1000;  -- at a time: a limit that was raised or removed must not move a million jobs in one transaction
+        IF most IS NOT NULL THEN
+            places := least(places, most - (
+                SELECT count(*) FROM rota.job j WHERE j.limited AND j.state IN ('queued', 'running') AND j.task = of_task));
+        END IF;
+        IF places > 0 THEN
+            UPDATE rota.job SET state = 'queued', updated_at = rota.now()
+            WHERE id = ANY (ARRAY(
+                SELECT k.id FROM rota.job k WHERE k.limited AND k.state = 'held' AND k.task = of_task
+                ORDER BY k.priority, k.run_at, k.id LIMIT places FOR UPDATE SKIP LOCKED));
+            GET DIAGNOSTICS moved = ROW_COUNT;
+            admitted := admitted + moved;
+        ELSIF places < 0 THEN
+            -- The limit was lowered: what runs may end, what does not run yet waits again.
+            UPDATE rota.job SET state = 'held', updated_at = rota.now()
+            WHERE id = ANY (ARRAY(
+                SELECT k.id FROM rota.job k WHERE k.limited AND k.state = 'queued' AND k.task = of_task
+                ORDER BY k.priority DESC, k.run_at DESC, k.id DESC LIMIT -places FOR UPDATE SKIP LOCKED));
+        END IF;
+    END LOOP;
+    IF admitted > 0 OR missed THEN PERFORM rota.wake(); END IF;
+    RETURN admitted;
+END
+$$;
+
+-- Admits what it can of all tasks that have held jobs.
+CREATE FUNCTION rota.admit_held() RETURNS integer
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+DECLARE
+    of_tasks text[] := '{}';
+    next_task text := '';
+BEGIN
+    -- From task to task: however many jobs one has, finding the next task is one look into the index.
+    LOOP
+        SELECT j.task INTO next_task FROM rota.job j WHERE j.limited AND j.state = 'held' AND j.task > next_task
+        ORDER BY j.task LIMIT 1;
+        EXIT WHEN next_task IS NULL;
+        of_tasks := of_tasks || next_task;
+    END LOOP;
+    RETURN CASE WHEN cardinality(of_tasks) > 0 THEN rota.admit_jobs(of_tasks) ELSE 0 END;
 END
 $$;
 
@@ -42,6 +112,7 @@ CREATE FUNCTION rota.insert_job(
     new_id uuid, new_task text, new_payload json, new_queue text, new_priority integer, new_run_at timestamptz,
     new_delay interval, new_max_attempts integer, new_timeout interval, new_retry json, new_key text, new_key_ttl interval,
     new_owner text, new_triggered_by json, parents uuid[], new_on_parent_failure text,
+    new_schedule uuid DEFAULT NULL, new_scheduled_for timestamptz DEFAULT NULL, new_limited boolean DEFAULT false,
     OUT job_id uuid, OUT outcome text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -84,11 +155,11 @@ BEGIN
         END IF;
     END IF;
 
-    INSERT INTO rota.job (id, task, payload, queue, priority, run_at, max_attempts, timeout, retry, key, owner, triggered_by,
-                          pending_parents, on_parent_failure, state)
+    INSERT INTO rota.job (id, task, payload, queue, priority, run_at, max_attempts, timeout, retry, key, owner, triggered_by, schedule_id, scheduled_for,
+                          pending_parents, on_parent_failure, limited, state)
     VALUES (new_id, new_task, new_payload, new_queue, new_priority, due, new_max_attempts, new_timeout, new_retry, new_key,
-            new_owner, new_triggered_by, pending, new_on_parent_failure,
-            CASE WHEN pending > 0 THEN 'waiting' WHEN due > rota.now() THEN 'delayed' ELSE 'queued' END);
+            new_owner, new_triggered_by, new_schedule, new_scheduled_for, pending, new_on_parent_failure, new_limited,
+            CASE WHEN pending > 0 THEN 'waiting' WHEN due > rota.now() THEN 'delayed' WHEN new_limited THEN 'held' ELSE 'queued' END);
     IF cardinality(parents) > 0 THEN PERFORM rota.link_parents(new_id, parents); END IF;
     PERFORM rota.wake();
     outcome := 'created';
@@ -112,7 +183,8 @@ BEGIN
     IF t.name IS NULL THEN
         RAISE EXCEPTION 'unknown task "%"', task USING ERRCODE = 'RT404',
             HINT = 'A worker makes its tasks known when it starts. Known: ' ||
-                   coalesce((SELECT string_agg(k.name, ', ' ORDER BY k.name) FROM rota.task k), 'none') || '.';
+                   coalesce((SELECT string_agg(k.name, ', ' ORDER BY k.name) FROM rota.task k WHERE NOT starts_with(k.name, 'rota.')),
+                            'none') || '.';
     END IF;
     IF payload IS NULL OR jsonb_typeof(payload) <> 'object' THEN
         RAISE EXCEPTION 'payload of "%" must be a JSON object, not %', task, coalesce(jsonb_typeof(payload), 'NULL') USING ERRCODE = 'RT422';
@@ -147,7 +219,8 @@ BEGIN
     SELECT * INTO made FROM rota.insert_job(
         rota.uuid7(), task, payload::json, coalesce(queue, t.queue), coalesce(priority, t.priority), run_at, delay,
         coalesce(max_attempts, t.max_attempts), coalesce(timeout, t.timeout), NULL, key, key_ttl, owner,
-        coalesce(triggered_by, json_build_object('kind', 'sql', 'user', session_user)), parents, on_parent_failure);
+        coalesce(triggered_by, json_build_object('kind', 'sql', 'user', session_user)), parents, on_parent_failure,
+        new_limited => t.max_concurrency IS NOT NULL);
     IF made.outcome = 'key_reused' THEN
         RAISE EXCEPTION 'key "%" of task "%" belongs to job % with another payload', key, task, made.job_id USING ERRCODE = 'RT409';
     ELSIF made.outcome = 'existing' AND strict THEN

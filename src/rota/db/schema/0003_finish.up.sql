@@ -41,7 +41,8 @@ BEGIN
 
         UPDATE rota.job j
         SET pending_parents = pending_parents - d.done, updated_at = rota.now(),
-            state = CASE WHEN pending_parents > d.done THEN 'waiting' WHEN run_at > rota.now() THEN 'delayed' ELSE 'queued' END
+            state = CASE WHEN pending_parents > d.done THEN 'waiting' WHEN run_at > rota.now() THEN 'delayed'
+                         WHEN limited THEN 'held' ELSE 'queued' END
         FROM (SELECT e.child_id, count(*) AS done
               FROM rota.job_edge e JOIN rota.job k ON k.id = e.child_id
               WHERE e.parent_id = ANY (good || bad) AND NOT e.settled
@@ -73,17 +74,19 @@ $$;
 
 -- Ends one run of a job that this worker holds: NULL when it does not (LeaseLost), and then nothing has changed; else the
 -- state the job is in now. Outcomes: completed, canceled, snoozed, released (the worker stopped), failed, crashed (the process
--- it ran alone in died).
+-- it ran alone in died). For the job of a recurring row `delay` or `next_at` is when that runs next; neither: as its row says.
 CREATE FUNCTION rota.finish_run(
     run_job uuid, run_token bigint, run_worker uuid, run_outcome text, waited double precision, took double precision,
-    run_error json DEFAULT NULL, run_result json DEFAULT NULL, delay interval DEFAULT '0', can_retry boolean DEFAULT true
+    run_error json DEFAULT NULL, run_result json DEFAULT NULL, delay interval DEFAULT '0', can_retry boolean DEFAULT true,
+    next_at timestamptz DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     j rota.job;
     started timestamptz;
     is_final boolean;
+    is_kept boolean := true;
     recorded text := CASE run_outcome WHEN 'crashed' THEN 'failed' ELSE run_outcome END;
-    next_state text := CASE WHEN delay > interval '0' THEN 'delayed' ELSE 'queued' END;
+    next_state text;
 BEGIN
     SELECT * INTO j FROM rota.job
     WHERE id = run_job AND token = run_token AND worker_id = run_worker AND state = 'running' FOR UPDATE;
@@ -93,21 +96,32 @@ BEGIN
     j.culprit := j.culprit OR run_outcome = 'crashed';
     is_final := recorded IN ('completed', 'canceled')
         OR (recorded = 'failed' AND (NOT can_retry OR rota.charged(j.attempt, j.forgiven, j.crashes, j.culprit) >= j.max_attempts));
-    -- Whoever asked for the end of this job does not want another attempt at it.
-    IF j.cancel_requested_at IS NOT NULL AND NOT is_final THEN
+    -- Whoever asked for the end of this job, or disabled its row, does not want another attempt at it.
+    IF NOT is_final AND rota.is_unwanted(j) THEN
         recorded := 'canceled';
         is_final := true;
     END IF;
-    PERFORM rota.record_run(j, j.attempt, recorded, is_final, started, started + make_interval(secs => took), run_error, run_result);
+    IF j.schedule_id IS NOT NULL AND is_final THEN
+        is_kept := rota.settle_schedule(j, recorded, run_error, delay, next_at);
+    ELSIF j.schedule_id IS NOT NULL AND recorded = 'snoozed' THEN
+        is_kept := NOT EXISTS (
+            SELECT FROM rota.schedule s WHERE s.id = j.schedule_id AND s.job_id = j.id AND NOT s.keep_successes);
+    END IF;
+    IF is_kept THEN
+        PERFORM rota.record_run(j, j.attempt, recorded, is_final, started, started + make_interval(secs => took), run_error, run_result);
+    END IF;
 
     IF is_final THEN
         DELETE FROM rota.job WHERE id = j.id;
         IF j.fanout THEN PERFORM rota.release_children(ARRAY[j.id], recorded); END IF;
+        IF j.limited THEN PERFORM rota.admit_jobs(ARRAY[j.task]); END IF;
         RETURN recorded;
     END IF;
+    -- What was cut short keeps its place, in the queue and within the limit; who comes back for another attempt lines up again.
+    next_state := CASE WHEN delay > interval '0' THEN 'delayed'
+                       WHEN j.limited AND run_outcome <> 'released' THEN 'held' ELSE 'queued' END;
     UPDATE rota.job
-    -- What was cut short keeps its place in the queue.
-    SET state = next_state, run_at = CASE WHEN run_outcome = 'released' THEN run_at ELSE rota.now() + delay END,
+    SET state = next_state, run_at = CASE WHEN run_outcome = 'released' THEN run_at ELSE rota.now() + coalesce(delay, '0') END,
         worker_id = NULL, lease_until = NULL,
         last_error = coalesce(run_error, last_error), updated_at = rota.now(), culprit = j.culprit,
         -- It ended by itself, so the crashes it was in were not its own: acquitted, unless it is the culprit or was cut short.
@@ -115,6 +129,7 @@ BEGIN
                             + CASE WHEN j.culprit OR run_outcome = 'released' THEN 0 ELSE least(crashes, 3) END,
         crashes = CASE WHEN j.culprit OR run_outcome = 'released' THEN crashes ELSE 0 END
     WHERE id = j.id;
+    IF j.limited AND next_state <> 'queued' THEN PERFORM rota.admit_jobs(ARRAY[j.task]); END IF;
     PERFORM rota.wake();
     RETURN 'queued';
 END
@@ -122,14 +137,16 @@ $$;
 
 -- Takes jobs from workers that died (`dead`) or let their lease run out, a bounded number at a time; several rescuers at once
 -- are safe. The jobs go back to the queue as suspects, or end: failed when no attempt is left, canceled when that was asked for.
+-- A child that somebody's transaction has locked is for the next time, also behind a pooler, where sessions have no settings.
 CREATE FUNCTION rota.rescue_runs(dead uuid[], batch integer DEFAULT 500)
 RETURNS TABLE (job_id uuid, task text, queue text, attempt bigint, worker_id uuid, state text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET lock_timeout = '500ms' AS $$
 #variable_conflict use_column
 DECLARE
     j rota.job;
     lost json;
     ended text;
+    vacated text[] := '{}';
 BEGIN
     FOR j IN
         SELECT * FROM rota.job k
@@ -142,12 +159,19 @@ BEGIN
             WHEN j.worker_id = ANY (dead) THEN 'its worker ' || j.worker_id || ' died while it held the job'
             ELSE 'its worker ' || j.worker_id || ' let the lease run out' END);
         job_id := j.id; task := j.task; queue := j.queue; attempt := j.attempt; worker_id := j.worker_id;
-        ended := CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'canceled'
+        IF j.schedule_id IS NOT NULL THEN
+            -- A row that somebody's transaction has locked keeps only its own job waiting.
+            PERFORM FROM rota.schedule s WHERE s.id = j.schedule_id AND s.job_id = j.id FOR NO KEY UPDATE SKIP LOCKED;
+            CONTINUE WHEN NOT FOUND AND EXISTS (SELECT FROM rota.schedule s WHERE s.id = j.schedule_id AND s.job_id = j.id);
+        END IF;
+        ended := CASE WHEN rota.is_unwanted(j) THEN 'canceled'
                       WHEN rota.charged(j.attempt, j.forgiven, j.crashes + 1, j.culprit) >= j.max_attempts THEN 'failed' END;
         IF ended IS NOT NULL THEN
             PERFORM rota.record_run(j, j.attempt, ended, true, j.claimed_at, rota.now(), lost, NULL);
+            IF j.schedule_id IS NOT NULL THEN PERFORM rota.settle_schedule(j, ended, lost, NULL, NULL); END IF;
             DELETE FROM rota.job k WHERE k.id = j.id;
             IF j.fanout THEN PERFORM rota.release_children(ARRAY[j.id], ended); END IF;
+            IF j.limited THEN vacated := vacated || j.task; END IF;
             state := ended;
         ELSE
             PERFORM rota.record_run(j, j.attempt, 'lost', false, j.claimed_at, rota.now(), lost, NULL);
@@ -160,6 +184,7 @@ BEGIN
         RETURN NEXT;
     END LOOP;
     IF FOUND THEN PERFORM rota.wake(); END IF;
+    IF cardinality(vacated) > 0 THEN PERFORM rota.admit_jobs(vacated); END IF;
 END
 $$;
 
@@ -177,24 +202,29 @@ BEGIN
     END IF;
     PERFORM rota.record_run(j, j.attempt + 1, 'canceled', true, NULL, rota.now(),
                             json_build_object('type', 'Canceled', 'message', coalesce(why, 'canceled')), NULL);
+    IF j.schedule_id IS NOT NULL THEN PERFORM rota.settle_schedule(j, 'canceled', NULL, NULL, NULL); END IF;
     DELETE FROM rota.job WHERE id = target;
     IF j.fanout THEN PERFORM rota.release_children(ARRAY[target], 'canceled'); END IF;
+    -- Its place is given away by a worker: the transaction of whoever cancels may be a long one, and must not keep the task's row.
+    IF j.limited AND j.state = 'queued' THEN PERFORM rota.wake(); END IF;
     RETURN j.state;
 END
 $$;
 
 -- Puts a failed or canceled job back in the queue with its attempts forgiven and its history kept; a queued one that waits for
--- its backoff runs at once. Parents that are live (again) are waited for. Returns the state the job was in, NULL if there is none.
+-- its backoff runs at once. Parents that are live (again) are waited for. Returns the state the job was in, NULL if there is none,
+-- or 'superseded': its recurring row has gone on to another job, or is disabled.
 CREATE FUNCTION rota.retry_job(target uuid) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     live text;
     r rota.run;
     parents uuid[];
+    is_limited boolean;
 BEGIN
     SELECT state INTO live FROM rota.job WHERE id = target FOR UPDATE;
-    IF live IN ('delayed', 'queued') THEN
-        UPDATE rota.job SET state = 'queued', run_at = least(run_at, rota.now()), updated_at = rota.now() WHERE id = target;
+    IF live IN ('delayed', 'held', 'queued') THEN
+        UPDATE rota.job SET state = CASE WHEN limited AND state <> 'queued' THEN 'held' ELSE 'queued' END, run_at = least(run_at, rota.now()), updated_at = rota.now() WHERE id = target;
         PERFORM rota.wake();
         RETURN 'queued';
     ELSIF live IS NOT NULL THEN
@@ -203,23 +233,28 @@ BEGIN
     SELECT * INTO r FROM rota.run WHERE job_id = target AND final FOR UPDATE;
     IF r.job_id IS NULL THEN
         -- Another retry has put it back while we waited for the row, or there is no such job.
-        RETURN (SELECT CASE j.state WHEN 'delayed' THEN 'queued' ELSE j.state END FROM rota.job j WHERE j.id = target);
+        RETURN (SELECT CASE WHEN j.state IN ('delayed', 'held') THEN 'queued' ELSE j.state END FROM rota.job j WHERE j.id = target);
     ELSIF r.outcome = 'completed' THEN
         RETURN r.outcome;
+    ELSIF r.schedule_id IS NOT NULL AND NOT rota.rejoin_schedule(r.schedule_id, target) THEN
+        RETURN 'superseded';
     END IF;
-    -- As in insert_job: live parents are locked, so that none can finish between this look and our insert.
-    PERFORM FROM rota.job WHERE id IN (SELECT e.parent_id FROM rota.job_edge e WHERE e.child_id = target) ORDER BY id FOR UPDATE;
-    parents := ARRAY(SELECT e.parent_id FROM rota.job_edge e JOIN rota.job p ON p.id = e.parent_id WHERE e.child_id = target);
+    -- As in insert_job: live parents are locked, so that none can finish between this look and our insert. In steps, because a
+    -- join of the two tables may read all of one.
+    parents := ARRAY(SELECT e.parent_id FROM rota.job_edge e WHERE e.child_id = target);
+    PERFORM FROM rota.job WHERE id = ANY (parents) ORDER BY id FOR UPDATE;
+    parents := ARRAY(SELECT j.id FROM rota.job j WHERE j.id = ANY (parents));
     UPDATE rota.job SET fanout = true WHERE id = ANY (parents) AND NOT fanout;
     UPDATE rota.job_edge SET settled = false WHERE parent_id = ANY (parents) AND child_id = target AND settled;
+    is_limited := EXISTS (SELECT FROM rota.task t WHERE t.name = r.task AND t.max_concurrency IS NOT NULL);
     UPDATE rota.run SET final = false WHERE job_id = target AND attempt = r.attempt;
     INSERT INTO rota.job (id, task, queue, priority, payload, run_at, attempt, forgiven, max_attempts, token, timeout, retry, key,
                           owner, schedule_id, scheduled_for, triggered_by, last_error, created_at, claimed_at,
-                          pending_parents, on_parent_failure, state)
+                          pending_parents, on_parent_failure, limited, state)
     VALUES (r.job_id, r.task, r.queue, r.priority, r.payload, rota.now(), r.attempt, r.attempt, r.max_attempts, r.token, r.timeout,
             r.retry, r.key, r.owner, r.schedule_id, r.scheduled_for, r.triggered_by, r.error, r.created_at, r.started_at,
-            cardinality(parents), coalesce(r.on_parent_failure, 'cancel'),
-            CASE WHEN cardinality(parents) > 0 THEN 'waiting' ELSE 'queued' END);
+            cardinality(parents), coalesce(r.on_parent_failure, 'cancel'), is_limited,
+            CASE WHEN cardinality(parents) > 0 THEN 'waiting' WHEN is_limited THEN 'held' ELSE 'queued' END);
     PERFORM rota.wake();
     RETURN r.outcome;
 END

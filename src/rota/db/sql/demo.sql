@@ -1,8 +1,8 @@
 -- What `rota demo` looks at once a second.
 
 -- name: demo_live
-SELECT CASE WHEN state = 'delayed' THEN 'later' ELSE state END AS state, count(*)
-FROM rota.job GROUP BY 1
+SELECT CASE state WHEN 'delayed' THEN 'later' WHEN 'held' THEN 'queued' ELSE state END AS state, count(*)
+FROM rota.job WHERE NOT starts_with(task, 'rota.') GROUP BY 1
 
 -- name: demo_ended
 -- Runs of the jobs made between two instants, by what became of them. The ids carry the time, so the key is the index.
@@ -25,3 +25,7 @@ ORDER BY finished_at DESC LIMIT %(limit)s
 -- name: demo_workers
 SELECT w.pid, w.slots, w.started_at, w.seen_at, (SELECT count(*) FROM rota.job j WHERE j.worker_id = w.id) AS running
 FROM rota.worker w WHERE w.stopped_at IS NULL ORDER BY w.started_at
+
+-- name: demo_fired
+SELECT count(*) FILTER (WHERE outcome = 'fired'), coalesce(sum(coalesce(instants, 1)) FILTER (WHERE outcome = 'skipped'), 0)
+FROM rota.occurrence

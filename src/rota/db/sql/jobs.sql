@@ -3,14 +3,16 @@
 -- name: jobs_insert
 -- Jobs without key and parents, which nothing can keep from being stored; the rules are those of rota.insert_job.
 WITH made AS (
-    INSERT INTO rota.job (id, payload, task, queue, priority, run_at, state, max_attempts, timeout, retry, owner, triggered_by)
-    SELECT id, payload, task, queue, priority, due, CASE WHEN due > rota.now() THEN 'delayed' ELSE 'queued' END,
-           max_attempts, timeout, retry, owner, triggered_by
+    INSERT INTO rota.job (id, payload, task, queue, priority, run_at, state, max_attempts, timeout, retry, owner, triggered_by,
+                          limited)
+    SELECT id, payload, task, queue, priority, due,
+           CASE WHEN due > rota.now() THEN 'delayed' WHEN limited THEN 'held' ELSE 'queued' END,
+           max_attempts, timeout, retry, owner, triggered_by, coalesce(limited, false)
     FROM (
         SELECT *, coalesce(run_at, rota.now() + coalesce(delay, interval '0')) AS due
         FROM json_to_recordset(%s::text::json) AS j (
             id uuid, payload json, task text, queue text, priority integer, run_at timestamptz, delay interval,
-            max_attempts integer, timeout interval, retry json, owner text, triggered_by json)
+            max_attempts integer, timeout interval, retry json, owner text, triggered_by json, limited boolean)
     ) AS j
     RETURNING id
 )
@@ -22,10 +24,11 @@ SELECT made.job_id::text, made.outcome
 FROM json_to_recordset(%s::text::json) AS j (
          id uuid, payload json, task text, queue text, priority integer, run_at timestamptz, delay interval,
          max_attempts integer, timeout interval, retry json, key text, key_ttl interval, owner text, triggered_by json,
-         parents uuid[], on_parent_failure text)
+         parents uuid[], on_parent_failure text, limited boolean)
      CROSS JOIN LATERAL rota.insert_job(
          j.id, j.task, j.payload, j.queue, j.priority, j.run_at, j.delay, j.max_attempts, j.timeout, j.retry, j.key,
-         j.key_ttl, j.owner, j.triggered_by, j.parents, j.on_parent_failure) AS made
+         j.key_ttl, j.owner, j.triggered_by, j.parents, j.on_parent_failure,
+         new_limited => coalesce(j.limited, false)) AS made
 
 -- name: jobs_now
 -- The clock that decides what is due, in microseconds; it stands still throughout a transaction.

@@ -6,6 +6,11 @@ SET LOCAL lock_timeout = '500ms'
 -- In the order of ids, so that two operators do not deadlock.
 SELECT t.id, rota.retry_job(t.id) FROM (SELECT unnest(%(ids)s::uuid[]) AS id ORDER BY 1) t
 
+-- name: jobs_change_superseded_by
+-- The row that a finished job belongs to, and the job that it has gone on to.
+SELECT coalesce(s.name, s.task || '/' || s.key), s.enabled, s.job_id
+FROM rota.run r JOIN rota.schedule s ON s.id = r.schedule_id WHERE r.job_id = %(id)s AND r.final
+
 -- name: jobs_change_cancel
 SELECT t.id, rota.cancel_job(t.id, %(reason)s) FROM (SELECT unnest(%(ids)s::uuid[]) AS id ORDER BY 1) t
 

@@ -58,8 +58,8 @@ ORDER BY e.child_id
 -- Everything about a live job that a claim looks at.
 SELECT j.id, j.task, j.queue, j.priority, j.state, j.run_at, j.attempt, j.max_attempts, j.crashes, j.culprit, j.worker_id,
        j.claimed_at, j.lease_until, j.pending_parents, j.cancel_requested_at, j.last_error,
-       q.name IS NOT NULL AS queue_exists, q.paused_at, q.pause_reason, rota.now() AS now
-FROM rota.job j LEFT JOIN rota.queue q ON q.name = j.queue
+       q.name IS NOT NULL AS queue_exists, q.paused_at, q.pause_reason, t.max_concurrency, rota.now() AS now
+FROM rota.job j LEFT JOIN rota.queue q ON q.name = j.queue LEFT JOIN rota.task t ON t.name = j.task
 WHERE j.id = %(id)s
 
 -- name: jobs_read_count_ahead
@@ -69,6 +69,12 @@ SELECT count(*) FROM (
     WHERE k.state = 'queued' AND k.queue = %(queue)s AND (k.priority, k.run_at, k.id) < (%(priority)s, %(run_at)s, %(id)s)
     LIMIT %(limit)s
 ) ahead
+
+-- name: jobs_read_admitted
+SELECT id, worker_id, CASE state WHEN 'running' THEN claimed_at END AS claimed_at
+FROM rota.job
+WHERE limited AND state IN ('running', 'queued') AND task = %(task)s
+ORDER BY 3, id LIMIT %(limit)s
 
 -- name: jobs_read_running
 -- What the slots of these workers are taken by, the longest runs first.

@@ -1,8 +1,11 @@
 -- name: queues_read_all
--- Counts stop one beyond the cap. Delayed and running jobs have no index by queue: one bounded walk serves all queues.
+-- Counts stop one beyond the cap. Delayed, held and running jobs have no index by queue: one bounded walk serves all queues.
 WITH delayed AS MATERIALIZED (
     SELECT queue, count(*) AS n, sum(count(*)) OVER () AS walked
     FROM (SELECT queue FROM rota.job WHERE state = 'delayed' ORDER BY run_at LIMIT %(walk)s) walk GROUP BY queue
+), held AS MATERIALIZED (
+    SELECT queue, count(*) AS n, sum(count(*)) OVER () AS walked
+    FROM (SELECT queue FROM rota.job WHERE limited AND state = 'held' ORDER BY task LIMIT %(walk)s) walk GROUP BY queue
 ), running AS MATERIALIZED (
     SELECT queue, count(*) AS n, sum(count(*)) OVER () AS walked
     FROM (SELECT queue FROM rota.job WHERE state = 'running' ORDER BY lease_until LIMIT %(walk)s) walk GROUP BY queue
@@ -10,8 +13,10 @@ WITH delayed AS MATERIALIZED (
 SELECT q.name, q.paused_at, q.pause_reason, rota.now() - oldest.run_at AS oldest_age,
        ready.n AS ready, waiting.n AS waiting,
        coalesce((SELECT n FROM delayed d WHERE d.queue = q.name), 0) AS delayed,
+       coalesce((SELECT n FROM held h WHERE h.queue = q.name), 0) AS held,
        coalesce((SELECT n FROM running r WHERE r.queue = q.name), 0) AS running,
        coalesce((SELECT walked FROM delayed LIMIT 1), 0) = %(walk)s AS delayed_capped,
+       coalesce((SELECT walked FROM held LIMIT 1), 0) = %(walk)s AS held_capped,
        coalesce((SELECT walked FROM running LIMIT 1), 0) = %(walk)s AS running_capped
 FROM rota.queue q
 CROSS JOIN LATERAL (

@@ -17,47 +17,87 @@ WHERE j.id = ANY (ARRAY(
     FOR UPDATE SKIP LOCKED))
 RETURNING j.priority, j.run_at, j.id::text, j.token, j.attempt, j.task, j.payload::text, j.max_attempts, j.claimed_at,
     -- What few jobs have travels as one value, so that the others do not pay for it.
-    CASE WHEN j.crashes > 0 OR j.forgiven > 0
-           OR num_nonnulls(j.timeout, j.retry, j.key, j.owner, j.scheduled_for, j.triggered_by) > 0
+    CASE WHEN j.crashes > 0 OR j.forgiven > 0 OR j.limited
+           OR num_nonnulls(j.timeout, j.retry, j.key, j.owner, j.schedule_id, j.triggered_by) > 0
     THEN json_build_object(
-        'crashes', j.crashes, 'charged', rota.charged(j.attempt, j.forgiven, j.crashes, j.culprit), 'timeout_s', extract(epoch FROM j.timeout)::float8, 'retry', j.retry,
-        'key', j.key, 'owner', j.owner, 'scheduled_for', j.scheduled_for, 'triggered_by', j.triggered_by) END
+        'limited', j.limited, 'crashes', j.crashes, 'charged', rota.charged(j.attempt, j.forgiven, j.crashes, j.culprit), 'timeout_s', extract(epoch FROM j.timeout)::float8, 'retry', j.retry,
+        'key', j.key, 'owner', j.owner, 'schedule_id', j.schedule_id, 'scheduled_for', j.scheduled_for,
+        'triggered_by', j.triggered_by) END
 
 -- name: runs_promote
--- Delayed jobs that have become due join the ready ones; answers how many did and in how many seconds the next one is due.
-WITH due AS (
-    UPDATE rota.job SET state = 'queued', updated_at = rota.now()
+-- Delayed jobs that have become due join the ready ones, or those that are held by their task's limit, of which as many are
+-- admitted as there are places. Answers how many jobs moved and in how many seconds the next one is due. Nothing of this need
+-- survive a crash of the server: it would be done again.
+WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true)),
+due AS (
+    UPDATE rota.job SET state = CASE WHEN limited THEN 'held' ELSE 'queued' END, updated_at = rota.now()
     WHERE id = ANY (ARRAY(
         SELECT k.id FROM rota.job k WHERE k.state = 'delayed' AND k.run_at <= rota.now()
         ORDER BY k.run_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
-SELECT (SELECT count(*) FROM due),
+SELECT (SELECT count(*) FROM due) + rota.admit_held(),
        (SELECT extract(epoch FROM k.run_at - rota.now())::float8 FROM rota.job k
         WHERE k.state = 'delayed' AND k.run_at > rota.now() ORDER BY k.run_at LIMIT 1)
+FROM relaxed
 
 -- name: runs_complete
 -- The fast lane: plain completions. Answers how many there were and, if not all, which. The children of the whole batch are told
--- at once: ten thousand parents of one job would else write it ten thousand times.
+-- at once: ten thousand parents of one job would else write it ten thousand times. What belongs to a job is found by its place
+-- among the ids, which are in order: to a join with the list there is more than one plan, and a planner that believes the table to
+-- be nearly empty, as it was a minute ago, reads all of it for each batch.
 WITH gone AS (
     DELETE FROM rota.job j
-    USING unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(waited_us)s::bigint[], %(took_us)s::bigint[], %(results)s::text[])
-          AS d (id, token, waited_us, took_us, result)
-    WHERE j.id = d.id AND j.token = d.token AND j.worker_id = %(worker)s
-    RETURNING j.*, j.claimed_at + d.waited_us * interval '1 microsecond' AS started_at, d.took_us, d.result
+    WHERE j.id = ANY (%(ids)s::uuid[]) AND j.token = (%(tokens)s::bigint[])[width_bucket(j.id, %(ids)s::uuid[])]
+      AND j.worker_id = %(worker)s
+    RETURNING j.*, width_bucket(j.id, %(ids)s::uuid[]) AS place
+), timed AS (
+    SELECT *, claimed_at + (%(waited_us)s::bigint[])[place] * interval '1 microsecond' AS started_at,
+           (%(took_us)s::bigint[])[place] * interval '1 microsecond' AS took, (%(results)s::text[])[place]::json AS result
+    FROM gone
 ), recorded AS (
     INSERT INTO rota.run (job_id, attempt, task, queue, outcome, final, started_at, finished_at, worker_id, result,
                           payload, priority, run_at, max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for,
                           triggered_by, created_at)
-    SELECT id, attempt, task, queue, 'completed', true, started_at, started_at + took_us * interval '1 microsecond', worker_id,
-           result::json, payload, priority, run_at, max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for,
-           triggered_by, created_at
-    FROM gone
+    SELECT id, attempt, task, queue, 'completed', true, started_at, started_at + took, worker_id, result, payload, priority, run_at,
+           max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for, triggered_by, created_at
+    FROM timed
     RETURNING job_id
 )
 SELECT count(*), CASE WHEN count(*) < %(count)s THEN array_agg(job_id::text) END,
-       (SELECT rota.release_children(array_agg(id), 'completed') FROM gone WHERE fanout HAVING count(*) > 0)
+       (SELECT rota.release_children(array_agg(id), 'completed') FROM gone WHERE fanout HAVING count(*) > 0),
+       (SELECT rota.admit_jobs(array_agg(task)) FROM gone WHERE limited HAVING count(*) > 0)
 FROM recorded
+
+-- name: runs_complete_scheduled
+-- The same for jobs of schedules: those that wait for theirs are told in the same statement, and may want no history.
+WITH gone AS (
+    DELETE FROM rota.job j
+    WHERE j.id = ANY (%(ids)s::uuid[]) AND j.token = (%(tokens)s::bigint[])[width_bucket(j.id, %(ids)s::uuid[])]
+      AND j.worker_id = %(worker)s
+    RETURNING j.*, width_bucket(j.id, %(ids)s::uuid[]) AS place
+), settled AS MATERIALIZED (
+    SELECT rota.settle_completed(
+        array_agg(schedule_id ORDER BY id), array_agg(id ORDER BY id),
+        array_agg((%(delays_us)s::bigint[])[place] * interval '1 microsecond' ORDER BY id),
+        array_agg((%(next_ats)s::timestamptz[])[place] ORDER BY id)) AS only_counted
+    FROM gone
+), timed AS (
+    SELECT *, claimed_at + (%(waited_us)s::bigint[])[place] * interval '1 microsecond' AS started_at,
+           (%(took_us)s::bigint[])[place] * interval '1 microsecond' AS took, (%(results)s::text[])[place]::json AS result
+    FROM gone, settled WHERE id IS DISTINCT FROM only_counted[width_bucket(id, only_counted)]
+), recorded AS (
+    INSERT INTO rota.run (job_id, attempt, task, queue, outcome, final, started_at, finished_at, worker_id, result,
+                          payload, priority, run_at, max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for,
+                          triggered_by, created_at)
+    SELECT id, attempt, task, queue, 'completed', true, started_at, started_at + took, worker_id, result, payload, priority, run_at,
+           max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for, triggered_by, created_at
+    FROM timed
+)
+SELECT count(*), CASE WHEN count(*) < %(count)s THEN array_agg(id::text) END,
+       (SELECT rota.release_children(array_agg(id), 'completed') FROM gone WHERE fanout HAVING count(*) > 0),
+       (SELECT rota.admit_jobs(array_agg(task)) FROM gone WHERE limited HAVING count(*) > 0)
+FROM gone
 
 -- name: runs_finish
 -- Every other ending, in the order of ids so that two workers cannot deadlock. A run that is recorded already (the answer to
@@ -71,15 +111,24 @@ SELECT r.id::text, coalesce(f.state, (
            OR d.error ->> 'type' IS DISTINCT FROM 'WorkerCrashed')))
 FROM (SELECT * FROM json_to_recordset(%(runs)s::json)
       AS r (id uuid, token bigint, attempt bigint, outcome text, waited float8, took float8, error json, result json,
-            delay float8, retryable boolean)
+            delay float8, retryable boolean, next_at timestamptz)
       ORDER BY id) r
 CROSS JOIN LATERAL rota.finish_run(
-    r.id, r.token, %(worker)s, r.outcome, r.waited, r.took, r.error, r.result, make_interval(secs => r.delay), r.retryable
+    r.id, r.token, %(worker)s, r.outcome, r.waited, r.took, r.error, r.result, make_interval(secs => r.delay), r.retryable, r.next_at
 ) AS f (state)
 
 -- name: runs_locked
-WITH free AS (SELECT id FROM rota.job WHERE id = ANY (%(ids)s::uuid[]) FOR UPDATE SKIP LOCKED)
-SELECT id::text FROM rota.job WHERE id = ANY (%(ids)s::uuid[]) AND id <> ALL (ARRAY(SELECT id FROM free))
+-- Themselves, or the recurring row that waits for one.
+WITH free AS (SELECT id FROM rota.job WHERE id = ANY (%(ids)s::uuid[]) FOR UPDATE SKIP LOCKED),
+free_rows AS (
+    SELECT id FROM rota.schedule
+    WHERE id = ANY (ARRAY(SELECT schedule_id FROM rota.job WHERE id = ANY (%(ids)s::uuid[]))) FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT id::text FROM rota.job j
+WHERE id = ANY (%(ids)s::uuid[])
+  AND (id <> ALL (ARRAY(SELECT id FROM free))
+       OR (schedule_id <> ALL (ARRAY(SELECT id FROM free_rows))
+           AND EXISTS (SELECT FROM rota.schedule s WHERE s.id = j.schedule_id AND s.job_id = j.id)))
 
 -- name: runs_renew
 -- One statement for all of a worker's long runs: those that are still ours, each with whether it was renewed. What somebody's
@@ -98,14 +147,18 @@ WHERE id = ANY (%(ids)s::uuid[]) AND worker_id = %(worker)s
   AND token = (%(tokens)s::bigint[])[array_position(%(ids)s::uuid[], id)]
 
 -- name: runs_release
--- Unstarted claims go back uncharged; those that are locked are found by runs_release_unknown later.
+-- Unstarted claims go back uncharged, or are held by a limit that they were enqueued without; those that are locked are found by
+-- runs_release_unknown later.
 UPDATE rota.job
-SET state = 'queued', worker_id = NULL, lease_until = NULL, attempt = attempt - 1, updated_at = rota.now()
+SET state = CASE WHEN %(hold)s THEN 'held' ELSE 'queued' END, limited = limited OR %(hold)s,
+    worker_id = NULL, lease_until = NULL, attempt = attempt - 1, updated_at = rota.now()
 WHERE id = ANY (ARRAY(
     SELECT id FROM rota.job
     WHERE id = ANY (%(ids)s::uuid[]) AND worker_id = %(worker)s
       AND token = (%(tokens)s::bigint[])[array_position(%(ids)s::uuid[], id)]
     FOR UPDATE SKIP LOCKED))
+RETURNING id::text, cancel_requested_at IS NOT NULL OR EXISTS (
+    SELECT FROM rota.schedule s WHERE s.id = schedule_id AND s.job_id = job.id AND NOT s.enabled)
 
 -- name: runs_release_unknown
 -- Claims whose answer never reached this worker: without this they would lie until their lease runs out.
@@ -116,6 +169,11 @@ WHERE id = ANY (ARRAY(
     WHERE j.state = 'running' AND j.worker_id = %(worker)s
       AND j.claimed_at <= rota.now() - make_interval(secs => %(older_than_s)s) AND j.id <> ALL (%(known)s::uuid[])
     FOR UPDATE SKIP LOCKED))
+RETURNING id::text, cancel_requested_at IS NOT NULL OR EXISTS (
+    SELECT FROM rota.schedule s WHERE s.id = schedule_id AND s.job_id = job.id AND NOT s.enabled)
+
+-- name: runs_cancel_released
+SELECT rota.cancel_job(t.id) FROM (SELECT unnest(%(ids)s::uuid[]) AS id ORDER BY 1) t
 
 -- name: runs_rescue
 SELECT job_id, task, queue, attempt, worker_id, state FROM rota.rescue_runs(%(dead)s::uuid[], %(batch)s)
@@ -132,7 +190,14 @@ SELECT 1 FROM rota.job WHERE id = CAST(%s AS uuid) AND token = CAST(%s AS bigint
 -- In the handler's own transaction. Unlike in runs_finish, a run that has been recorded before is a lease lost: nothing may be
 -- committed for it any more.
 SELECT rota.finish_run(CAST(%s AS uuid), CAST(%s AS bigint), CAST(%s AS uuid), 'completed', CAST(%s AS float8), CAST(%s AS float8),
-                       NULL, CAST(%s AS json))
+                       NULL, CAST(%s AS json), CAST(%s AS float8) * interval '1 second', true, CAST(%s AS timestamptz))
+
+-- name: runs_forget_keys
+-- Keys that a new job could take over. One that is being taken over right now is locked, and passed by.
+DELETE FROM rota.job_key WHERE (task, key, owner) IN (
+    SELECT k.task, k.key, k.owner FROM rota.job_key k
+    WHERE k.expires_at <= rota.now() AND NOT EXISTS (SELECT FROM rota.job j WHERE j.id = k.job_id)
+    ORDER BY k.expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 
 -- name: runs_make_partitions
 SELECT rota.make_run_partitions()

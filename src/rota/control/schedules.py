@@ -1,0 +1,171 @@
+"""Making and changing schedules: what code, library, command line and API all go through.
+
+Everything here is steps over a connection: the caller's own, in the caller's transaction, or one of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from rota.db.steps import Steps
+from rota.errors import Conflict, NotFound, UnknownTask, UsageError
+from rota.model.retry import check_max_attempts
+from rota.model.schedule import Timing, changed
+from rota.model.schedule_record import ScheduleRecord
+from rota.model.task import SYSTEM_PREFIX, TaskSpec, check_priority, check_queue_name
+from rota.store import schedule_changes as store
+
+MAX_NAME_BYTES = 200
+
+
+def create(
+    name: str,
+    task: str,
+    timing: Timing,
+    *,
+    payload: Mapping[str, Any] | None = None,
+    enabled: bool = True,
+    queue: str | None = None,
+    priority: int | None = None,
+    max_attempts: int | None = None,
+) -> Steps[ScheduleRecord]:
+    """A new schedule; Conflict if there is one of that name."""
+    check_name(name)
+    values = {"name": name, "task": task, "payload": dict(payload or {}), "enabled": enabled, **store.columns(timing)}
+    values |= _checked(queue=queue, priority=priority, max_attempts=max_attempts)
+    values["next_run_at"] = timing.first((yield from store.now()))
+    record = yield from store.create(values)
+    if record is None:
+        raise Conflict(f"there is a schedule {name!r} already: change it with `rota schedules update {name}`, or take another name")
+    return record
+
+
+def update(name: str, *, tasks: Mapping[str, TaskSpec] | None = None, **changes: Any) -> Steps[ScheduleRecord]:
+    """Changes some of a schedule: its timing, payload, task, queue, priority, max_attempts, enabled. None leaves one as it is.
+
+    Where the code of the `tasks` is at hand, another task or payload must fit it.
+    """
+    found = yield from store.get_for_change(name)
+    if found is None:
+        raise unknown(name)
+    record, now = found
+    changes = {key: value for key, value in changes.items() if value is not None}
+    timings = {key: changes.pop(key) for key in list(changes) if key in Timing.__slots__ and key != "strategy"}
+    if timings and record.strategy == "init":
+        raise UsageError(f"schedule {name!r} is of an init task, which has no times: {', '.join(timings)} cannot be changed")
+    timing = changed(record.timing, **timings) if timings else record.timing
+    values = {
+        "name": name,
+        "task": changes.pop("task", record.task),
+        "payload": dict(changes.pop("payload", record.payload)),
+        "enabled": changes.pop("enabled", record.enabled),
+        "definition": record.definition,
+        **store.columns(timing),
+        **_checked(**{key: changes.pop(key, getattr(record, key)) for key in ("queue", "priority", "max_attempts")}),
+    }
+    if changes:
+        raise UsageError(f"unknown settings of a schedule: {', '.join(sorted(changes))}")
+    if tasks is not None and (values["task"], values["payload"]) != (record.task, record.payload):
+        check_task(values["task"], tasks, values["payload"])
+    values["next_run_at"] = timing.replanned(record.timing, record.next_run_at, now)
+    if values["enabled"] and not record.enabled and record.strategy != "init":
+        yield from store.set_enabled(name, True)  # what it missed meanwhile goes to its ledger
+        values["next_run_at"] = timing.first(now)
+    updated = yield from store.update(values)
+    assert updated is not None
+    return updated
+
+
+def set_enabled(name: str, enabled: bool) -> Steps[ScheduleRecord]:
+    """Switches a schedule on, from now, or off, with its history kept; or the recurring row `task/key`."""
+    if "/" in name:
+        return (yield from _set_recurring(name, enabled))
+    found = yield from store.get_for_change(name)
+    if found is None:
+        raise unknown(name)
+    record, now = found
+    yield from store.set_enabled(name, enabled)
+    if enabled and not record.enabled and record.strategy != "init":
+        yield from store.set_next(name, record.timing.first(now))
+    changed = yield from store.get(name)
+    assert changed is not None
+    return changed
+
+
+def delete(name: str) -> Steps[None]:
+    """Removes a schedule and its ledger; jobs that it has enqueued stay."""
+    if not (yield from store.delete(name)):
+        raise unknown(name)
+
+
+def run(name: str, *, user: str | None = None) -> Steps[UUID]:
+    """Enqueues a job of a schedule now, beside its times."""
+    by = {"kind": "manual", "schedule": name} | ({"user": user} if user else {})
+    job = yield from store.run(name, by)
+    if job is None:
+        raise unknown(name)
+    return job
+
+
+def run_recurring(name: str) -> Steps[None]:
+    """Makes the recurring row `task/key` due now."""
+    task, _, key = name.partition("/")
+    if not (yield from store.run_recurring(task, key)):
+        record = yield from get(name)
+        why = "its job is live already" if record.enabled else f"it is disabled: `rota schedules enable {name}`"
+        raise Conflict(f"{name} cannot be run now: {why}")
+
+
+def get(name: str) -> Steps[ScheduleRecord]:
+    """The schedule of that name, or the recurring row `task/key`."""
+    task, slash, key = name.partition("/")
+    record = yield from store.get_key(task, key) if slash else store.get(name)
+    if record is None:
+        raise unknown(name)
+    return record
+
+
+def check_name(name: str) -> None:
+    """Refuses a schedule's name that could not be stored or typed."""
+    try:
+        size = len(name.encode())
+    except (AttributeError, UnicodeEncodeError):
+        raise UsageError(f"name={name!r} is not text that can be stored") from None
+    if name.startswith(SYSTEM_PREFIX):
+        raise UsageError(f"name={name!r} of a schedule is not allowed: names that begin with {SYSTEM_PREFIX!r} are Rota's own")
+    if not 1 <= size <= MAX_NAME_BYTES or not name.isprintable() or "/" in name or name != name.strip():
+        raise UsageError(
+            f"name={name!r} of a schedule is not allowed: 1 to {MAX_NAME_BYTES} bytes, printable, without / and spaces at its ends"
+        )
+
+
+def check_task(name: str, tasks: Mapping[str, TaskSpec], payload: Mapping[str, Any]) -> None:
+    """Refuses a schedule whose jobs could not run: of a task that code does not define, or with a payload that does not fit."""
+    spec = tasks.get(name)
+    if spec is None:
+        raise UnknownTask(f"there is no task {name!r}: defined are {', '.join(sorted(tasks)) or 'none'}")
+    spec.payload.encode_json(payload)
+
+
+def unknown(name: str) -> NotFound:
+    """The error for a name that no schedule has."""
+    return NotFound(f"there is no schedule {name!r}: `rota schedules list` shows them")
+
+
+def _set_recurring(name: str, enabled: bool) -> Steps[ScheduleRecord]:
+    task, _, key = name.partition("/")
+    if (yield from store.set_recurring(task, key, enabled)) is None:
+        raise unknown(name)
+    return (yield from get(name))
+
+
+def _checked(*, queue: str | None, priority: int | None, max_attempts: int | None) -> dict[str, Any]:
+    if queue is not None:
+        check_queue_name(queue)
+    if priority is not None:
+        check_priority(priority)
+    if max_attempts is not None:
+        check_max_attempts(max_attempts)
+    return {"queue": queue, "priority": priority, "max_attempts": max_attempts}

@@ -1,0 +1,97 @@
+-- name: schedules_due
+-- Locked: the plan that is made for them holds until they are fired, in the same transaction.
+SELECT s.id, s.next_run_at, rota.now(), s.strategy, s.cron, s.every, s.tz, s.misfire, s.catch_up, s.starts_at, s.ends_at
+FROM rota.schedule s
+WHERE s.enabled AND s.key IS NULL AND s.next_run_at <= rota.now()
+ORDER BY s.next_run_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+
+-- name: schedules_fire
+SELECT count(f.fired), coalesce(sum(f.fired), 0), coalesce(sum(f.skipped), 0)
+FROM json_to_recordset(%(firings)s::json)
+     AS p (id uuid, due timestamptz, fire timestamptz[], skip json, next timestamptz)
+CROSS JOIN LATERAL rota.fire_schedule(p.id, p.due, p.fire, p.skip, p.next) f
+
+-- name: schedules_fire_recurring
+-- All of it in one statement: a recurring row has nothing to compute, its last run said when. While its job is live it has no
+-- next time, so there is never a second one.
+WITH due AS MATERIALIZED (
+    SELECT s.id, s.task, s.key, s.payload, s.queue, s.priority, s.next_run_at FROM rota.schedule s
+    WHERE s.enabled AND s.key IS NOT NULL AND s.next_run_at <= rota.now()
+    ORDER BY s.next_run_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), named AS MATERIALIZED (
+    -- A UUIDv7 is the time and the version, which is given for all, and random bits.
+    SELECT due.*, CAST(overlay(CAST(gen_random_uuid() AS text) PLACING %(id_time)s FROM 1) AS uuid) AS job_id FROM due
+), moved AS (
+    UPDATE rota.schedule s SET job_id = n.job_id, next_run_at = NULL, last_run_at = rota.now(), updated_at = rota.now()
+    FROM named n WHERE s.id = n.id
+), enqueued AS (
+    INSERT INTO rota.job (id, task, payload, queue, priority, max_attempts, timeout, schedule_id, scheduled_for, triggered_by,
+                          limited, state)
+    SELECT n.job_id, n.task, n.payload, coalesce(n.queue, t.queue, 'default'), coalesce(n.priority, t.priority, 0),
+           1, t.timeout, n.id, n.next_run_at,  -- one attempt: what failed is tried again by the row
+           json_build_object('kind', 'scheduler', 'schedule', n.task || '/' || n.key),
+           t.max_concurrency IS NOT NULL, CASE WHEN t.max_concurrency IS NULL THEN 'queued' ELSE 'held' END
+    FROM named n LEFT JOIN rota.task t ON t.name = n.task
+)
+SELECT count(*), CASE WHEN count(*) > 0 THEN rota.wake() END FROM named
+
+-- name: schedules_next
+-- In how many seconds something is due: of either kind.
+SELECT extract(epoch FROM least(
+    (SELECT s.next_run_at FROM rota.schedule s WHERE s.enabled AND s.key IS NULL AND s.next_run_at IS NOT NULL
+     ORDER BY s.next_run_at LIMIT 1),
+    (SELECT s.next_run_at FROM rota.schedule s WHERE s.enabled AND s.key IS NOT NULL AND s.next_run_at IS NOT NULL
+     ORDER BY s.next_run_at LIMIT 1)) - rota.now())::float8
+
+-- name: schedules_unplanned
+-- Since when a next time is wanted: what came in the last minute, before anybody looked, is not missed.
+SELECT s.id, least(greatest(s.updated_at, rota.now() - interval '1 minute'), rota.now()), s.strategy, s.cron, s.every, s.tz, s.starts_at, s.ends_at
+FROM rota.schedule s
+WHERE s.enabled AND s.next_run_at IS NULL AND s.job_id IS NULL AND s.strategy <> 'init' AND s.id > %(after)s
+  AND (s.ends_at IS NULL OR s.ends_at > rota.now())
+ORDER BY s.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+
+-- name: schedules_plan
+UPDATE rota.schedule SET next_run_at = %(next)s, updated_at = rota.now() WHERE id = %(id)s
+
+-- name: schedules_refuse
+-- What came in through SQL and makes no sense: it is switched off, and says why.
+UPDATE rota.schedule
+SET enabled = false, last_error = json_build_object('type', 'UsageError', 'message', %(why)s::text), updated_at = rota.now()
+WHERE id = %(id)s
+RETURNING coalesce(name, task || '/' || key)
+
+-- name: schedules_heal
+-- Rows that wait for a job that is gone, say because somebody deleted it by hand: they go on. Answers the last row looked at.
+WITH looked AS (
+    SELECT s.id, s.job_id FROM rota.schedule s WHERE s.job_id IS NOT NULL AND s.id > %(after)s ORDER BY s.id LIMIT %(limit)s
+), orphaned AS (
+    -- OFFSET 0 makes it a look at each job, whatever the planner believes of the table.
+    SELECT l.id, l.job_id FROM looked l WHERE NOT EXISTS (SELECT FROM rota.job j WHERE j.id = l.job_id OFFSET 0)
+), healed AS (
+    UPDATE rota.schedule SET job_id = NULL, next_run_at = CASE WHEN key IS NOT NULL THEN rota.now() END, updated_at = rota.now()
+    WHERE id = ANY (ARRAY(
+        SELECT s.id FROM rota.schedule s
+        WHERE s.id = ANY (ARRAY(SELECT o.id FROM orphaned o)) AND s.job_id = ANY (ARRAY(SELECT o.job_id FROM orphaned o))
+        FOR UPDATE SKIP LOCKED))
+    RETURNING 1
+)
+SELECT (SELECT id FROM looked ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM healed)
+
+-- name: schedules_deadlines
+SELECT schedule_id, name, task, instant, job_id, deadline, due FROM rota.check_deadlines()
+
+-- name: schedules_failing
+-- Rows that keep failing although they back off as far as they may; each is told once.
+UPDATE rota.schedule SET failing_told = true
+WHERE id = ANY (ARRAY(
+    SELECT s.id FROM rota.schedule s WHERE s.failing_since IS NOT NULL AND NOT s.failing_told LIMIT 500 FOR UPDATE SKIP LOCKED))
+RETURNING coalesce(name, task || '/' || key), task, consecutive_failures, last_error ->> 'message'
+
+-- name: schedules_prune
+DELETE FROM rota.occurrence WHERE ctid = ANY (ARRAY(
+    SELECT o.ctid FROM rota.occurrence o WHERE o.decided_at < rota.now() - make_interval(days => %(days)s)
+    ORDER BY o.decided_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
+
+-- name: schedules_lock
+SELECT coalesce(rota.take_lock('scheduler', %(owner)s, make_interval(secs => %(hold_s)s)), false)

@@ -1,0 +1,128 @@
+"""The statements inside the database's functions keep their plans too, in the engine's sessions and in the callers' own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from tests.support.postgres import find_major
+
+from rota.db import migrations
+from rota.db.connection import connect
+from rota.db.embedded import EmbeddedPostgres
+from rota.model.ids import new_id
+
+ROWS = 100_000
+WORKER = new_id()
+BIG = {"job", "job_edge", "job_key", "run"}  # with its partitions
+
+
+@pytest.fixture(params=[15, 18])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A server whose statistics say that everything is empty, and where nothing is."""
+    settings = {"fsync": "off", "max_wal_size": "4GB", "shared_buffers": "512MB", "autovacuum": "off"}
+    with EmbeddedPostgres(tmp_path / "data", binaries=find_major(request.param), settings=settings) as server:
+        with psycopg.connect(server.dsn(), autocommit=True) as conn:
+            migrations.up(conn)
+            conn.execute("ANALYZE")
+            _fill(conn)
+        yield server.dsn()
+
+
+def _fill(conn: psycopg.Connection[Any]) -> None:
+    def ids(table: int) -> str:  # in the order of time, as real ones are: runs go to the partition of this week
+        return f"CAST('{new_id().hex[:16]}800{table}' || lpad(to_hex(n), 12, '0') AS uuid)"
+
+    for table, columns, values in (
+        ("job", "id, task", f"{ids(0)}, 'noop'"),
+        (
+            "run",
+            "job_id, attempt, task, queue, outcome, final, finished_at",
+            f"{ids(1)}, 1, 'noop', 'default', 'lost', false, now()",
+        ),
+        ("job_edge", "parent_id, child_id", f"{ids(2)}, gen_random_uuid()"),
+        ("job_key", "task, key, job_id, payload_hash, expires_at", f"'noop', n::text, {ids(3)}, '', now()"),
+    ):
+        conn.execute(f"INSERT INTO rota.{table} ({columns}) SELECT {values} FROM generate_series(1, {ROWS}) n".encode())
+
+
+class Session:
+    """A connection that tells the plan of each statement it runs, those inside functions included."""
+
+    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+        self._conn = conn
+        self._plans: list[dict[str, Any]] = []
+        conn.add_notice_handler(self._take)
+        conn.execute("LOAD 'auto_explain'")
+        for setting, value in {
+            "auto_explain.log_min_duration": "0",
+            "auto_explain.log_nested_statements": "on",
+            "auto_explain.log_format": "json",
+            "auto_explain.log_level": "notice",
+        }.items():
+            conn.execute("SELECT set_config(%s, %s, false)", [setting, value])
+
+    def _take(self, notice: psycopg.errors.Diagnostic) -> None:
+        _, found, plan = (notice.message_primary or "").partition("plan:\n")
+        if found:
+            self._plans.append(json.loads(plan))
+
+    def scans(self, statement: str, *values: Any) -> list[str]:
+        """Run a statement and give the big tables that it, or anything in it, read from end to end."""
+        self._plans.clear()
+        self._conn.execute(statement, values)  # type: ignore[call-overload]
+        assert self._plans, "no plan was told: this has shown nothing"
+        return [
+            f"{node['Relation Name']} in {plan['Query Text'].split()[:6]}"
+            for plan in self._plans
+            for node in _nodes(plan["Plan"])
+            if node["Node Type"] == "Seq Scan" and node["Relation Name"].split("_2")[0].removesuffix("_default") in BIG
+        ]
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from _nodes(child)
+
+
+def _claim(conn: psycopg.Connection[Any]) -> tuple[Any, ...]:
+    row = conn.execute(
+        """UPDATE rota.job SET state = 'running', worker_id = %s, token = token + 1, attempt = attempt + 1, claimed_at = now(),
+                  lease_until = now() + interval '5 min'
+           WHERE id = (SELECT id FROM rota.job WHERE state = 'queued' ORDER BY id LIMIT 1) RETURNING id, token""",
+        [WORKER],
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+FINISH = "SELECT rota.finish_run(%s, %s, %s, %s, 0, 0, delay => '1 h')"
+INSERT = """SELECT * FROM rota.insert_job(%s, 'noop', '{}', 'default', 0, NULL, NULL, 4, NULL, NULL, %s, '1 day', NULL, NULL,
+                                          %s::uuid[], 'cancel')"""
+
+
+@pytest.mark.req("Q07", "Q11", "Q19")
+def test_functions_keep_their_plans(server: str) -> None:
+    with connect(server, "test") as engines, psycopg.connect(server, autocommit=True) as callers, psycopg.connect(server) as plain:
+        plain.autocommit = True
+        engine, caller = Session(engines), Session(callers)
+        found: dict[str, list[str]] = {}
+        for round in range(7):  # a function's statements get a generic plan at their sixth run
+            child, keyed = new_id(), new_id()
+            parent, token = _claim(plain)
+            found["insert a child"] = caller.scans(INSERT, child, None, [parent])
+            found["insert by key"] = caller.scans(INSERT, keyed, f"key {round}", [])
+            found["finish a parent"] = engine.scans(FINISH, parent, token, WORKER, "completed")
+            found["cancel"] = caller.scans("SELECT rota.cancel_job(%s)", child)
+            found["retry"] = caller.scans("SELECT rota.retry_job(%s)", child)
+            id, token = _claim(plain)
+            found["fail"] = engine.scans(FINISH, id, token, WORKER, "failed")
+            _claim(plain)
+            found["rescue"] = engine.scans("SELECT * FROM rota.rescue_runs(%s)", [WORKER])
+            found["rescue nothing"] = engine.scans("SELECT * FROM rota.rescue_runs('{}')")
+            assert {name: scans for name, scans in found.items() if scans} == {}, f"round {round}"
