@@ -9,7 +9,8 @@ from bench import documents, peers, results
 from bench.cluster import running_cluster
 from bench.picture import draw_drains
 from bench.runner import Run, console
-from bench.scenarios import QUICK, SCENARIOS, Bench, Sizes
+from bench.scenario import QUICK, Bench, Sizes
+from bench.scenarios import SCENARIOS
 from bench.system import OUT, System
 from bench.systems import BY_NAME, SYSTEMS
 
@@ -22,7 +23,7 @@ def main() -> None:
         case "setup":
             peers.install(system.runtime for system in SYSTEMS)
         case "publish":
-            for path in documents.publish(results.read(arguments.results)):
+            for path in documents.publish(results.read_all(arguments.results)):
                 console.print(f"wrote {path}")
         case _:
             run(arguments)
@@ -65,7 +66,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--systems", type=names_of_systems, default=[], help=f"of {', '.join(BY_NAME)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--postgres", metavar="MAJOR|BIN", help="a major version, or a directory with its programs")
-    parser.add_argument("--results", type=Path, default=results.LATEST, help="the run to publish")
+    parser.add_argument("--results", type=Path, nargs="+", default=[results.LATEST], help="the runs to publish as one")
     return parser.parse_args()
 
 

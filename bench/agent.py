@@ -9,6 +9,7 @@ virtualenv.
     single --jobs N --writers W    enqueue N jobs one by one on W connections         → {"seconds": …}
     probe                          enqueue one job per line of stdin                  → "<called ns> <committed ns>"
     claims --jobs N                time N claims that find nothing due                → {"seconds": …}
+    polls --jobs N                 fire what is due, then time N looks for more       → {"fired": …, "seconds": …, …}
     work                           "ready", wait for a line, work until killed        → "<handled> <ns>" as it goes
 """
 
@@ -57,6 +58,10 @@ class Agent(ABC):
     async def claim_nothing(self, claims: int) -> float:
         """Claim that many times with nothing due, and return the seconds it took."""
         raise NotImplementedError(f"{type(self).__name__} has no claim that can be timed by itself")
+
+    async def look_for_due(self, looks: int) -> dict[str, float]:
+        """Fire the schedules that are due, then look that many times and find none; say how long both took."""
+        raise NotImplementedError(f"{type(self).__name__} has no schedules")
 
 
 class Tally:
@@ -140,7 +145,7 @@ async def probe(agent: Agent) -> None:
 def serve(kind: type[Agent], run: Callable[[Any], Any] = asyncio.run) -> None:
     """Carry out the verb on the command line; `run` is the event loop's entry."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("verb", choices=["setup", "bulk", "single", "probe", "claims", "work"])
+    parser.add_argument("verb", choices=["setup", "bulk", "single", "probe", "claims", "polls", "work"])
     parser.add_argument("--dsn", required=True)
     parser.add_argument("--options", type=json.loads, default={})
     parser.add_argument("--jobs", type=int, default=0)
@@ -159,6 +164,8 @@ def serve(kind: type[Agent], run: Callable[[Any], Any] = asyncio.run) -> None:
             write(json.dumps({"seconds": run(enqueue_one_by_one(agent, arguments.jobs, arguments.writers))}))
         case "claims":
             write(json.dumps({"seconds": run(agent.claim_nothing(arguments.jobs))}))
+        case "polls":
+            write(json.dumps(run(agent.look_for_due(arguments.jobs))))
         case "probe":
             run(probe(agent))
         case "work" if arguments.ring:

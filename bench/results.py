@@ -82,6 +82,17 @@ def read(path: Path = LATEST) -> Results:
     return Results(**raw)
 
 
+def read_all(paths: list[Path]) -> Results:
+    """Read several runs as one: each scenario is of the last run that measured it."""
+    first, *others = [read(path) for path in paths]
+    for run in others:
+        measured = {sample.scenario for sample in run.samples}
+        first.samples = [sample for sample in first.samples if sample.scenario not in measured] + run.samples
+        first.failures = [failure for failure in first.failures if failure.scenario not in measured] + run.failures
+        first.rounds = min(first.rounds, run.rounds)
+    return first
+
+
 def _cpu_model() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

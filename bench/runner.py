@@ -4,7 +4,7 @@ from rich.console import Console
 
 from bench.processes import SystemFailed
 from bench.results import Failure, Results, Sample
-from bench.scenarios import Bench, Scenario
+from bench.scenario import Bench, Scenario
 from bench.system import System
 from bench.tables import sheets, show, verdicts
 

@@ -43,6 +43,8 @@ class System:
     """The scenarios it is measured in, where the others would repeat another configuration of the same system."""
     times_claims: bool = False
     """Whether its claim can be timed by itself."""
+    has_schedules: bool = False
+    """Whether it has schedules and recurring rows as Rota has them."""
     can_be_silent: bool = False
     """Whether it knows the option `notify: false`: no NOTIFY when enqueuing, polling workers."""
 

@@ -76,6 +76,18 @@ COLUMNS: dict[str, list[Column]] = {
         Column("silent", "without, jobs/s", whole),
         Column("ratio", "ratio", hundredths),
     ],
+    "recurring-idle": [
+        Column("fire_ms", "1,000 due fired, ms", tenths),
+        Column("idle_poll_ms", "none due, ms a look", hundredths),
+    ],
+    "recurring-fire": [Column("rate", "rows/s", whole), *DRAIN[1:]],
+    "recurring-flood": [
+        Column("rate", "rows/s", whole),
+        Column("longest_ms", "longest statement, ms", whole),
+        Column("p50_ms", "pick-up in another queue, p50 ms", tenths),
+        Column("p99_ms", "p99 ms", tenths),
+    ],
+    "lateness": [Column("p50_ms", "p50 ms", tenths), Column("p99_ms", "p99 ms", tenths)],
 }
 
 

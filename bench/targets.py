@@ -59,6 +59,11 @@ TARGETS = [
     Target("beside 1M jobs not yet due ÷ without", ("future", "rota-tuned", "ratio"), 0.9),
     Target("idle claim beside 1M jobs not yet due, ms", ("future", "rota-tuned", "idle_claim_ms"), 2.0, at_most=True),
     Target("8 writers: with NOTIFY ÷ without", ("writers", "rota", "ratio"), 0.7),
+    Target("look for due rows beside 1M that are not, ms", ("recurring-idle", "rota", "idle_poll_ms"), 5.0, at_most=True),
+    Target("recurring rows fired and run by one worker, rows/s", ("recurring-fire", "rota", "rate"), 3000.0),
+    Target("1M rows due at once: longest statement, ms", ("recurring-flood", "rota", "longest_ms"), 1000.0, at_most=True),
+    Target("1M rows due at once: pick-up in another queue, p99 ms", ("recurring-flood", "rota", "p99_ms"), 1000.0, at_most=True),
+    Target("lateness of scheduled jobs, p99 ms", ("lateness", "rota", "p99_ms"), 150.0, at_most=True),
     Target("memory of a worker, MB", ("drain1", "rota", "rss_mb"), 60.0, at_most=True),
     Target("memory of a tuned worker, MB", ("drain1", "rota-tuned", "rss_mb"), 60.0, at_most=True),
 ]

@@ -59,6 +59,7 @@ SYSTEMS = [
         runtime="own",
         speed=50_000,
         drained=ROTA_DRAINED,
+        has_schedules=True,
         small_batches={"claim_batch": 10},
         fill_history=ROTA_HISTORY,
         times_claims=True,

@@ -8,16 +8,17 @@ from typing import Any
 import psycopg
 import uvloop
 
-from bench.agent import PAYLOAD, Agent, Enqueue, Handled, serve
-from rota import Rota
+from bench.agent import PAYLOAD, Agent, Enqueue, Handled, serve, write
+from rota import Context, Rota
 from rota.db import migrations
 from rota.db.connection import connect_async
 from rota.engine.journal import Journal
 from rota.engine.metrics import Metrics
+from rota.engine.scheduler import Scheduler
 from rota.events import Events
 from rota.log import configure_logging
 from rota.model.ids import new_id
-from rota.store import runs
+from rota.store import runs, schedules
 
 
 class RotaAgent(Agent):
@@ -27,10 +28,23 @@ class RotaAgent(Agent):
         super().__init__(dsn, options)
         self.app = app = Rota(dsn)
         self.handled: Handled = lambda: None
+        queue = self.options.pop("noop_queue", None)
 
-        @app.task
+        @app.task(queue=queue or "default")
         async def noop(n: int) -> None:  # noqa: ARG001 - the payload
             self.handled()
+
+        @app.recurring(key="{n}")
+        async def again(n: int) -> timedelta:  # noqa: ARG001
+            if queue is None:  # else only what runs beside it is counted
+                self.handled()
+            return timedelta(hours=1)
+
+        @app.task
+        async def tell_lateness(ctx: Context) -> None:
+            assert ctx.scheduled_for is not None
+            late_s = time.time() - ctx.scheduled_for.timestamp()
+            write(f"0 {max(int(late_s * 1e6), 0)}")
 
         self.noop = noop
 
@@ -80,6 +94,19 @@ class RotaAgent(Agent):
             for _ in range(claims):
                 await runs.claim(conn, worker=worker, queue="default", limit=500, lease_s=300)
             return time.perf_counter() - started
+
+    async def look_for_due(self, looks: int) -> dict[str, float]:
+        scheduler = Scheduler(Events())
+        async with await connect_async(self.dsn, "bench") as conn:
+            started, fired = time.perf_counter(), 0
+            while count := (await scheduler.run_once(conn)).jobs:
+                fired += count
+            firing = time.perf_counter() - started
+            started = time.perf_counter()
+            for _ in range(looks):
+                assert not (await scheduler.run_once(conn)).jobs
+                await schedules.next_s(conn)
+            return {"fired": fired, "firing_seconds": firing, "seconds": time.perf_counter() - started}
 
 
 if __name__ == "__main__":
