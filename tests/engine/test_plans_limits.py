@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.support.plans import Session, nodes
 from tests.support.postgres import find_major
 
 from rota.db import migrations
@@ -54,54 +55,26 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield server.dsn()
 
 
-class Session:
-    """A connection that tells what each statement, and those inside its functions, have read."""
-
-    def __init__(self, conn: psycopg.Connection[Any]) -> None:
-        self.conn = conn
-        self.plans: list[dict[str, Any]] = []
-        conn.add_notice_handler(self._take)
-        conn.execute("LOAD 'auto_explain'")
-        for setting, value in {
-            "auto_explain.log_min_duration": "0",
-            "auto_explain.log_nested_statements": "on",
-            "auto_explain.log_analyze": "on",
-            "auto_explain.log_buffers": "on",
-            "auto_explain.log_format": "json",
-            "auto_explain.log_level": "notice",
-        }.items():
-            conn.execute("SELECT set_config(%s, %s, false)", [setting, value])
-
-    def _take(self, notice: psycopg.errors.Diagnostic) -> None:
-        _, found, plan = (notice.message_primary or "").partition("plan:\n")
-        if found:
-            self.plans.append(json.loads(plan))
+class LimitSession(Session):
+    """A connection that tells what each statement, and those inside its functions, have read of limited jobs."""
 
     def pages(self, statement: str, parameters: dict[str, Any] | None = None) -> int:
         """Run a statement: how many pages it touched; fails when a table of jobs was read from end to end, or sorted."""
-        self.plans.clear()
-        self.conn.execute(statement, parameters)  # type: ignore[call-overload]
-        assert self.plans, "no plan was told: this has shown nothing"
-        nodes = [node for plan in self.plans for node in _nodes(plan["Plan"])]
+        self.run(statement, parameters)
+        touched = [node for plan in self.plans for node in nodes(plan["Plan"])]
         shown = json.dumps([plan["Query Text"] for plan in self.plans])
-        assert not [node for node in nodes if node["Node Type"] == "Seq Scan" and node["Relation Name"] == "job"], shown
-        for node in nodes:
+        assert not [node for node in touched if node["Node Type"] == "Seq Scan" and node["Relation Name"] == "job"], shown
+        for node in touched:
             if node.get("Index Name") == "job_limited":
                 assert "state = " in node["Index Cond"] or "state = ANY" in node["Index Cond"], node
                 assert "task" in node["Index Cond"], node
         return max(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"] for plan in self.plans)
 
 
-def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", []):
-        yield from _nodes(child)
-
-
 @pytest.mark.parametrize("kind", ["engine's", "pooled"])
 def test_a_hundred_thousand_held_jobs_are_not_looked_at(server: str, kind: str) -> None:
     with connect(server, "test", pooled=kind == "pooled") as conn:
-        session = Session(conn)
+        session = LimitSession(conn)
         for _ in range(8):  # a function's statements get a generic plan at their sixth run
             conn.execute("INSERT INTO rota.job (id, task) VALUES (rota.uuid7(), 'free')")
             found = {

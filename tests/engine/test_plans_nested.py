@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from tests.support.plans import Session, nodes
 from tests.support.postgres import find_major
 
 from rota.db import migrations
@@ -50,44 +50,18 @@ def _fill(conn: psycopg.Connection[Any]) -> None:
         conn.execute(f"INSERT INTO rota.{table} ({columns}) SELECT {values} FROM generate_series(1, {ROWS}) n".encode())
 
 
-class Session:
-    """A connection that tells the plan of each statement it runs, those inside functions included."""
-
-    def __init__(self, conn: psycopg.Connection[Any]) -> None:
-        self._conn = conn
-        self._plans: list[dict[str, Any]] = []
-        conn.add_notice_handler(self._take)
-        conn.execute("LOAD 'auto_explain'")
-        for setting, value in {
-            "auto_explain.log_min_duration": "0",
-            "auto_explain.log_nested_statements": "on",
-            "auto_explain.log_format": "json",
-            "auto_explain.log_level": "notice",
-        }.items():
-            conn.execute("SELECT set_config(%s, %s, false)", [setting, value])
-
-    def _take(self, notice: psycopg.errors.Diagnostic) -> None:
-        _, found, plan = (notice.message_primary or "").partition("plan:\n")
-        if found:
-            self._plans.append(json.loads(plan))
+class NestedSession(Session):
+    """A connection that tells which big tables its statements, those inside functions included, read from end to end."""
 
     def scans(self, statement: str, *values: Any) -> list[str]:
         """Run a statement and give the big tables that it, or anything in it, read from end to end."""
-        self._plans.clear()
-        self._conn.execute(statement, values)  # type: ignore[call-overload]
-        assert self._plans, "no plan was told: this has shown nothing"
+        self.run(statement, values)
         return [
             f"{node['Relation Name']} in {plan['Query Text'].split()[:6]}"
-            for plan in self._plans
-            for node in _nodes(plan["Plan"])
+            for plan in self.plans
+            for node in nodes(plan["Plan"])
             if node["Node Type"] == "Seq Scan" and node["Relation Name"].split("_2")[0].removesuffix("_default") in BIG
         ]
-
-
-def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", []):
-        yield from _nodes(child)
 
 
 def _claim(conn: psycopg.Connection[Any]) -> tuple[Any, ...]:
@@ -110,7 +84,7 @@ INSERT = """SELECT * FROM rota.insert_job(%s, 'noop', '{}', 'default', 0, NULL, 
 def test_functions_keep_their_plans(server: str) -> None:
     with connect(server, "test") as engines, psycopg.connect(server, autocommit=True) as callers, psycopg.connect(server) as plain:
         plain.autocommit = True
-        engine, caller = Session(engines), Session(callers)
+        engine, caller = NestedSession(engines), NestedSession(callers)
         found: dict[str, list[str]] = {}
         for round in range(7):  # a function's statements get a generic plan at their sixth run
             child, keyed = new_id(), new_id()

@@ -14,7 +14,7 @@ class Session:
 
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self.conn = conn
-        self._plans: list[dict[str, Any]] = []
+        self.plans: list[dict[str, Any]] = []
         conn.add_notice_handler(self._take)
         conn.execute("LOAD 'auto_explain'")
         for setting, value in {
@@ -30,19 +30,23 @@ class Session:
     def _take(self, notice: psycopg.errors.Diagnostic) -> None:
         _, found, plan = (notice.message_primary or "").partition("plan:\n")
         if found:
-            self._plans.append(json.loads(plan))
+            self.plans.append(json.loads(plan))
+
+    def run(self, statement: str, parameters: Any = None) -> list[Any]:
+        """Run a statement, of which `plans` then tells, and give its rows."""
+        self.plans.clear()
+        cursor = self.conn.execute(statement.encode(), parameters)
+        assert self.plans, "no plan was told: this has shown nothing"
+        return cursor.fetchall() if cursor.description else []
 
     def read(self, statement: str, parameters: Any = None) -> tuple[int, list[str], list[Any]]:
         """Run a statement: the pages that it touched, the tables that were read from end to end, and its rows."""
-        self._plans.clear()
-        cursor = self.conn.execute(statement.encode(), parameters)
-        rows = cursor.fetchall() if cursor.description else []
-        assert self._plans, "no plan was told: this has shown nothing"
+        rows = self.run(statement, parameters)
         # The statement's own, which counts those inside its functions in, is told last.
-        outer = self._plans[-1]["Plan"]
+        outer = self.plans[-1]["Plan"]
         scans = [
             f"{node['Relation Name']} in {' '.join(plan['Query Text'].split()[:8])}"
-            for plan in self._plans
+            for plan in self.plans
             for node in nodes(plan["Plan"])
             if node["Node Type"] == "Seq Scan" or (node.get("Index Name", "").endswith("_pkey") and "Index Cond" not in node)
         ]
