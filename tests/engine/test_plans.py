@@ -10,11 +10,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support.postgres import find_major
+from tests.support.postgres import server_of
 
-from rota.db import migrations
 from rota.db.connection import connect
-from rota.db.embedded import EmbeddedPostgres
 from rota.model.ids import new_id
 from rota.store import runs, workers
 
@@ -76,12 +74,8 @@ HOT: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.fixture(params=[15, 18])
 def plans(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[psycopg.Connection[Any]]:
     """A session like the engine's, on a server of this major version."""
-    settings = {"fsync": "off", "max_wal_size": "4GB", "shared_buffers": "512MB", "autovacuum": "off"}
-    with EmbeddedPostgres(tmp_path / "data", binaries=find_major(request.param), settings=settings) as server:
-        with psycopg.connect(server.dsn(), autocommit=True) as conn:
-            migrations.up(conn)
-        with connect(server.dsn(), "test") as conn:
-            yield conn
+    with server_of(request.param, tmp_path) as server, connect(server.dsn(), "test") as conn:
+        yield conn
 
 
 @pytest.mark.req("Q04")

@@ -10,11 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 from tests.support.plans import Session, nodes
-from tests.support.postgres import find_major
+from tests.support.postgres import server_of
 
-from rota.db import migrations
 from rota.db.connection import connect
-from rota.db.embedded import EmbeddedPostgres
 from rota.model.ids import new_id
 from rota.store import runs
 
@@ -37,10 +35,8 @@ CLAIM = {
 @pytest.fixture(params=[15, 18])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A server whose statistics say that nothing is held, and where a limit of one holds a great many jobs."""
-    settings = {"fsync": "off", "max_wal_size": "4GB", "shared_buffers": "512MB", "autovacuum": "off"}
-    with EmbeddedPostgres(tmp_path / "data", binaries=find_major(request.param), settings=settings) as server:
+    with server_of(request.param, tmp_path) as server:
         with psycopg.connect(server.dsn(), autocommit=True) as conn:
-            migrations.up(conn)
             conn.execute("ANALYZE")
             conn.execute(
                 """INSERT INTO rota.task (name, queue, priority, max_attempts, max_concurrency, payload_schema)

@@ -10,12 +10,10 @@ from uuid import UUID
 import psycopg
 import pytest
 from tests.support.plans import Session
-from tests.support.postgres import find_major
+from tests.support.postgres import server_of
 from tests.support.recurring import Rows
 
-from rota.db import migrations
 from rota.db.connection import connect
-from rota.db.embedded import EmbeddedPostgres
 from rota.model.ids import new_id
 from rota.store import runs, schedules
 
@@ -51,10 +49,8 @@ PAGES_A_ROW = 60  # read or written for one row that is fired, ended or changed,
 @pytest.fixture(params=[15, 18])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A server whose statistics say that everything is empty, and where nothing is."""
-    settings = {"fsync": "off", "max_wal_size": "4GB", "shared_buffers": "1GB", "autovacuum": "off"}
-    with EmbeddedPostgres(tmp_path / "data", binaries=find_major(request.param), settings=settings) as server:
+    with server_of(request.param, tmp_path) as server:
         with psycopg.connect(server.dsn(), autocommit=True) as conn:
-            migrations.up(conn)
             conn.execute("ANALYZE")
             _fill(conn)
         yield server.dsn()

