@@ -102,3 +102,12 @@ def test_a_rescue_does_not_wait_for_a_locked_child(engine: Engine) -> None:
             engine.conn.execute(rescue, [[held.worker]])
     assert engine.conn.execute(rescue, [[held.worker]]).fetchall() == [("canceled",)]
     assert engine.outcomes(child) == ["canceled"]
+
+
+@pytest.mark.req("Q11")
+async def test_a_worker_does_not_rescue_from_itself(engine: Engine) -> None:
+    """Its own lease has run out because somebody had the job locked: the heartbeat renews it, and nobody is called lost."""
+    held = engine.hold(engine.enqueue("work"), lease_s=-1.0)
+    async with await connect_async(engine.dsn, "test") as conn:
+        assert await store.rescue(conn, rescuer=held.worker) == []
+        assert [row[0] for row in await store.rescue(conn, rescuer=new_id())] == [held.id]

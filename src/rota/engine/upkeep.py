@@ -102,7 +102,7 @@ class Upkeep:
     async def _rescue(self, conn: AsyncConn, dead: list[UUID]) -> int:
         count = 0
         while True:
-            rescued = await runs.rescue(conn, dead=dead, batch=RESCUE_BATCH)
+            rescued = await runs.rescue(conn, dead=dead, batch=RESCUE_BATCH, rescuer=self._worker)
             for row in rescued:
                 self._events.emit(RunRescued(*row))
             count += len(rescued)

@@ -183,9 +183,11 @@ async def _cancel_released(conn: AsyncConn, released: Sequence[tuple[str, bool]]
                 await conn.execute(SQL["runs_cancel_released"], {"ids": _array(unwanted)})
 
 
-async def rescue(conn: AsyncConn, *, dead: Sequence[UUID] = (), batch: int = 500) -> list[tuple[UUID, str, str, int, UUID, str]]:
-    """Takes jobs from dead workers and from those whose lease ran out: (job, task, queue, attempt, worker, new state)."""
-    cursor = await conn.execute(SQL["runs_rescue"], {"dead": list(dead), "batch": batch})
+async def rescue(
+    conn: AsyncConn, *, dead: Sequence[UUID] = (), batch: int = 500, rescuer: UUID | None = None
+) -> list[tuple[UUID, str, str, int, UUID, str]]:
+    """Takes jobs from dead workers and from others whose lease ran out: (job, task, queue, attempt, worker, new state)."""
+    cursor = await conn.execute(SQL["runs_rescue"], {"dead": list(dead), "batch": batch, "rescuer": rescuer})
     return await cursor.fetchall()
 
 

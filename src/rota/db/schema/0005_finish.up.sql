@@ -138,7 +138,7 @@ $$;
 -- Takes jobs from workers that died (`dead`) or let their lease run out, a bounded number at a time; several rescuers at once
 -- are safe. The jobs go back to the queue as suspects, or end: failed when no attempt is left, canceled when that was asked for.
 -- A child that somebody's transaction has locked is for the next time, also behind a pooler, where sessions have no settings.
-CREATE FUNCTION rota.rescue_runs(dead uuid[], batch integer DEFAULT 500)
+CREATE FUNCTION rota.rescue_runs(dead uuid[], batch integer DEFAULT 500, rescuer uuid DEFAULT NULL)
 RETURNS TABLE (job_id uuid, task text, queue text, attempt bigint, worker_id uuid, state text)
 LANGUAGE plpgsql SET lock_timeout = '500ms' AS $$
 #variable_conflict use_column
@@ -150,7 +150,9 @@ DECLARE
 BEGIN
     FOR j IN
         SELECT * FROM rota.job k
-        WHERE k.state = 'running' AND (k.lease_until < rota.now() OR k.worker_id = ANY (dead))
+        WHERE k.state = 'running'
+          -- A lease of the rescuer's own has run out because the job was locked: its heartbeat is about to renew it.
+          AND ((k.lease_until < rota.now() AND k.worker_id IS DISTINCT FROM rescuer) OR k.worker_id = ANY (dead))
           -- Only a dead worker makes it worth looking past the leases that have run out.
           AND k.lease_until < CASE WHEN cardinality(dead) > 0 THEN 'infinity' ELSE rota.now() END
         ORDER BY k.lease_until LIMIT batch FOR UPDATE SKIP LOCKED

@@ -176,7 +176,7 @@ RETURNING id::text, cancel_requested_at IS NOT NULL OR EXISTS (
 SELECT rota.cancel_job(t.id) FROM (SELECT unnest(%(ids)s::uuid[]) AS id ORDER BY 1) t
 
 -- name: runs_rescue
-SELECT job_id, task, queue, attempt, worker_id, state FROM rota.rescue_runs(%(dead)s::uuid[], %(batch)s)
+SELECT job_id, task, queue, attempt, worker_id, state FROM rota.rescue_runs(%(dead)s::uuid[], %(batch)s, %(rescuer)s)
 
 -- name: runs_cancel_requested
 SELECT id::text, token FROM rota.job WHERE worker_id = %(worker)s AND cancel_requested_at IS NOT NULL
