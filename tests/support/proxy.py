@@ -94,6 +94,14 @@ class Proxy:
 
         self._call(stall())
 
+    def hold_new(self) -> None:
+        """Let nothing through on new connections; those that are open go on."""
+
+        async def hold() -> None:
+            self._stalled = lambda _: True
+
+        self._call(hold())
+
     def strand(self, name: str = "") -> None:
         """Make these connections half-open for good; new ones work."""
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
@@ -71,7 +71,7 @@ class _Pool(ConnectionPool[_Conn]):
 
     def give_back(self, conn: _Conn) -> None:
         """Keeps a connection after good use."""
-        if self._at_hand or self.closed:
+        if self._at_hand or self._waiting or self.closed:
             self.putconn(conn)
         else:
             self._at_hand.append(conn)
@@ -83,12 +83,35 @@ class _Pool(ConnectionPool[_Conn]):
         super().close(timeout)
 
 
+class _Errands:
+    """What a pool has to do, until its event loop ends.
+
+    The pool takes a cancellation for an error of the connection it is opening, and would go on: asyncio.run(), which cancels
+    what is left and waits for it, would never return.
+    """
+
+    def __init__(self, errands: Any) -> None:
+        self._errands = errands
+
+    async def get(self) -> Any:
+        """The next one."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return await self._errands.get()
+
+
 class _AsyncPool(AsyncConnectionPool[_AsyncConn]):
     """The same for an event loop."""
 
     def __init__(self, **options: Any) -> None:
         self._at_hand: list[_AsyncConn] = []
         super().__init__(connection_class=_AsyncConn, check=self.check_connection, open=False, **options)
+
+    @classmethod
+    async def worker(cls, q: Any) -> None:
+        """Does what the pool has to do."""
+        await super().worker(cast(Any, _Errands(q)))
 
     async def take(self) -> _AsyncConn:
         """A connection that works, as far as one can know."""
@@ -105,7 +128,7 @@ class _AsyncPool(AsyncConnectionPool[_AsyncConn]):
 
     async def give_back(self, conn: _AsyncConn) -> None:
         """Keeps a connection after good use."""
-        if self._at_hand or self.closed:
+        if self._at_hand or self._waiting or self.closed:
             await self.putconn(conn)
         else:
             self._at_hand.append(conn)
