@@ -166,7 +166,7 @@ def _check(conn: psycopg.Connection[Any], situation: str) -> None:
         assert used, shown
         if name == "claim":
             walk = next(node for node in used if node["Index Name"] == "job_ready")
-            assert "ROW(priority, run_at, id) >" in walk["Index Cond"], shown
+            assert "ROW(priority, (run_at)::timestamp with time zone, id) >" in walk["Index Cond"], shown
             assert not any(node["Node Type"] == "Sort" for node in nodes), shown
         if name in ("claim", "promote", "complete", "complete scheduled", "renew", "release"):
             looked_up = [node for node in nodes if node.get("Index Name") == "job_pkey"]

@@ -121,6 +121,7 @@ class Claimer:
                 self.in_flight = False
             if runs:
                 self._events.emit(RunsClaimed(queue.name, runs))
+                await asyncio.sleep(0)  # they start now, not when the next statement is on its way
         if found:
             self._found.append(monotonic())
             self._looks = 0

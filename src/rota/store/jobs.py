@@ -16,15 +16,14 @@ from rota.model.ids import new_id_text
 from rota.model.job import Enqueued, JobSettings, NewJob
 
 SQL = queries.load("jobs")
+_INSERT_ONE = SQL["jobs_insert_one"]
 
 COPY_FROM = 50  # jobs; fewer are stored sooner by one statement than by COPY and the round trips around it
 PIECE_JOBS = 1000  # PostgreSQL stores one piece while Python writes the next
 PIECE_BYTES = 4 * 1024 * 1024
 
-_COPIED = (
-    *("id", "payload", "task", "queue", "priority", "max_attempts", "timeout"),
-    *("retry", "owner", "triggered_by", "limited", "state", "run_at"),
-)
+_COLUMNS = ("task", "queue", "priority", "max_attempts", "timeout", "retry", "owner", "triggered_by")
+_DEFAULTS = {"queue": "default", "priority": 0, "limited": False, "state": "queued"}  # of rota.job
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
@@ -34,11 +33,10 @@ def insert(job: NewJob) -> Steps[Enqueued]:
     """Stores one job, or finds the one that has its key."""
     settings = job.settings
     id = new_id_text()
-    values = (f"[{_as_object(id, job, settings.parents)}]",)
     if settings.key is None and not settings.parents:
-        yield Query(SQL["jobs_insert"], values, rows=False)
+        yield Query(_INSERT_ONE, (id, job.payload, *_row(settings)), rows=False)
         return Enqueued(id)
-    ((id, outcome),) = yield Query(SQL["jobs_insert_bound"], values)
+    ((id, outcome),) = yield Query(SQL["jobs_insert_bound"], (f"[{_as_object(id, job, settings.parents)}]",))
     return _judge(settings, id, outcome)
 
 
@@ -58,7 +56,7 @@ def _insert_pieces(batch: Batch, copied: list[int], free: list[list[int]], bound
     results = [Enqueued(id) for id in batch.ids]
     if copied:
         ((now,),) = yield Query(SQL["jobs_now"])
-        yield Copy("rota", "job", _COPIED, _copy_pieces(batch, copied, _EPOCH + now * _MICROSECOND))
+        yield _copy(batch, copied, _EPOCH + now * _MICROSECOND)
         yield Query(SQL["jobs_wake"], rows=False)
     for piece in free:
         yield Query(SQL["jobs_insert"], (_as_array(batch, piece),), rows=False)
@@ -147,21 +145,42 @@ def _json_fields(settings: JobSettings) -> str:
     return json.dumps(_fields(settings), ensure_ascii=False)[1:-1]
 
 
-def _copy_pieces(batch: Batch, copied: Iterable[int], now: datetime) -> Iterator[str]:
+@lru_cache(maxsize=256)
+def _row(settings: JobSettings) -> tuple[str | int | None, ...]:
+    """The parameters of `jobs_insert_one` after the payload."""
+    fields = _fields(settings)
+    fields.update((name, json.dumps(fields[name])) for name in ("retry", "triggered_by") if name in fields)
+    fields["limited"] = "true" if settings.limited else "false"
+    return tuple(fields.get(name) for name in (*_COLUMNS, "run_at", "delay", "limited"))
+
+
+def _copy(batch: Batch, copied: list[int], now: datetime) -> Copy:
+    """The rows of these jobs, without the columns in which all of them have the default: those are cheaper left out than read."""
+    fields: dict[int, dict[str, Any]] = {}  # by id() of settings, which nearly all jobs share, and which the batch keeps alive
+    for at in copied:
+        settings = batch.jobs[at].settings
+        if id(settings) not in fields:
+            fields[id(settings)] = _copy_fields(settings, now)
+    defaults = {**_DEFAULTS, "run_at": now.isoformat()}
+    columns = [
+        name
+        for name in (*_COLUMNS, "limited", "state", "run_at")
+        if any(each.get(name) != defaults.get(name) for each in fields.values())
+    ]
+    ends = {key: "".join(f"\t{_copy_field(each.get(name))}" for name in columns) + "\n" for key, each in fields.items()}
+    return Copy("rota", "job", ("id", "payload", *columns), _copy_pieces(batch, copied, ends))
+
+
+def _copy_pieces(batch: Batch, copied: Iterable[int], ends: dict[int, str]) -> Iterator[str]:
     jobs, ids = batch.jobs, batch.ids
-    settings: JobSettings | None = None
-    common = ""
     lines: list[str] = []
     size = 0
     for at in copied:
         job = jobs[at]
-        if job.settings is not settings:
-            settings = job.settings
-            common = _copy_fields(settings, now)
         payload = job.payload
         if "\\" in payload:
             payload = payload.replace("\\", "\\\\")
-        lines.append(f"{ids[at]}\t{payload}\t{common}\n")
+        lines.append(f"{ids[at]}\t{payload}{ends[id(job.settings)]}")
         size += len(payload)
         if len(lines) == PIECE_JOBS or size > PIECE_BYTES:
             yield "".join(lines)
@@ -169,12 +188,10 @@ def _copy_pieces(batch: Batch, copied: Iterable[int], now: datetime) -> Iterator
     yield "".join(lines)
 
 
-def _copy_fields(settings: JobSettings, now: datetime) -> str:
-    fields = _fields(settings)
+def _copy_fields(settings: JobSettings, now: datetime) -> dict[str, Any]:
     due = settings.run_at or now + (settings.delay or timedelta(0))
     state = "delayed" if due > now else "held" if settings.limited else "queued"
-    fields.update(limited=settings.limited, state=state, run_at=due.isoformat())
-    return "\t".join(_copy_field(fields.get(name)) for name in _COPIED[2:])
+    return {**_fields(settings), "limited": settings.limited, "state": state, "run_at": due.isoformat()}
 
 
 def _copy_field(value: Any) -> str:
