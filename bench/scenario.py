@@ -9,7 +9,7 @@ from bench.system import Options, System
 
 Figures = dict[str, float]
 
-LABELS = ("work", "empty", "future", "history")
+LABELS = ("work", "empty", "future", "history", "logs")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,9 @@ class Sizes:
     claims: int = 300
     recurring_rows: int = 1_000_000
     fired_rows: int = 100_000
+    runs: int = 5_000_000
+    log_lines: int = 1_000_000
+    looks: int = 20
     lateness_seconds: float = 90.0
     flood_timeout: float = 900.0
     timeout: float = 15.0
@@ -49,6 +52,9 @@ QUICK = Sizes(
     claims=100,
     recurring_rows=100_000,
     fired_rows=20_000,
+    runs=200_000,
+    log_lines=100_000,
+    looks=4,
     lateness_seconds=15.0,
     timeout=8.0,
     pinned_timeout=20.0,

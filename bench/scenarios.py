@@ -5,6 +5,10 @@ import time
 from dataclasses import replace
 
 from bench.drain import drain, running_workers
+from bench.limit_scenarios import LIMIT_SCENARIOS
+from bench.log_scenarios import LOG_SCENARIOS
+from bench.retention_scenarios import RETENTION_SCENARIOS
+from bench.run_scenarios import RUN_SCENARIOS
 from bench.scenario import Bench, Figures, Scenario
 from bench.schedule_scenarios import SCHEDULE_SCENARIOS
 from bench.system import Options, System
@@ -183,6 +187,10 @@ SCENARIOS: list[Scenario] = [
     HistoryScenario(),
     WritersScenario(),
     *SCHEDULE_SCENARIOS,
+    *LIMIT_SCENARIOS,
+    *RUN_SCENARIOS,
+    *LOG_SCENARIOS,
+    *RETENTION_SCENARIOS,
 ]
 
 

@@ -87,6 +87,34 @@ COLUMNS: dict[str, list[Column]] = {
         Column("p50_ms", "pick-up in another queue, p50 ms", tenths),
         Column("p99_ms", "p99 ms", tenths),
     ],
+    "unlimited": [
+        Column("without", "without, jobs/s", whole),
+        Column("beside", "beside, jobs/s", whole),
+        Column("ratio", "ratio", hundredths),
+    ],
+    "runs": [
+        Column("p50_ms", "p50 ms", tenths),
+        Column("p95_ms", "p95 ms", tenths),
+        Column("slowest_ms", "slowest, ms", tenths),
+        Column("errors_ms", "error groups, ms", tenths),
+    ],
+    "lines": [Column("rate", "lines/s", whole)],
+    "saying": [
+        Column("rate", "jobs/s", whole),
+        Column("ratio", "÷ without a line", hundredths),
+        Column("noop_ratio", "no-op jobs ÷ without a line", hundredths),
+    ],
+    "log-search": [
+        Column("p50_ms", "p50 ms", tenths),
+        Column("p95_ms", "p95 ms", tenths),
+        Column("slowest_ms", "slowest, ms", tenths),
+    ],
+    "prune": [
+        Column("without", "without, jobs/s", whole),
+        Column("beside", "while pruning, jobs/s", whole),
+        Column("ratio", "ratio", hundredths),
+        Column("pruned_rate", "pruned, runs/s", whole),
+    ],
     "lateness": [Column("p50_ms", "p50 ms", tenths), Column("p99_ms", "p99 ms", tenths)],
 }
 

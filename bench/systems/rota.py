@@ -1,5 +1,6 @@
 """Rota through its public API, as a user would run it: with logs, metrics and run history on."""
 
+import asyncio
 import gc
 import time
 from datetime import timedelta
@@ -30,9 +31,19 @@ class RotaAgent(Agent):
         self.handled: Handled = lambda: None
         queue = self.options.pop("noop_queue", None)
 
-        @app.task(queue=queue or "default")
-        async def noop(n: int) -> None:  # noqa: ARG001 - the payload
+        lines, takes_s = self.options.pop("lines", 0), self.options.pop("takes_s", 0.0)
+
+        async def plain(n: int) -> None:  # noqa: ARG001 - the payload
             self.handled()
+
+        async def saying(ctx: Context, n: int) -> None:
+            for _ in range(lines):
+                ctx.log.info("handled", n=n)
+            if takes_s:
+                await asyncio.sleep(takes_s)
+            self.handled()
+
+        noop: Any = app.task(name="noop", queue=queue or "default")(saying if lines or takes_s else plain)
 
         @app.recurring(key="{n}")
         async def again(n: int) -> timedelta:  # noqa: ARG001
@@ -45,6 +56,14 @@ class RotaAgent(Agent):
             assert ctx.scheduled_for is not None
             late_s = time.time() - ctx.scheduled_for.timestamp()
             write(f"0 {max(int(late_s * 1e6), 0)}")
+
+        if self.options.pop("limits", False):
+
+            @app.task(max_concurrency=1)
+            async def narrow(n: int) -> None: ...
+
+            @app.task(concurrency_key="{n}")
+            async def keyed(n: int) -> None: ...
 
         self.noop = noop
 

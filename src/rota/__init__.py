@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rota.model.outcome import Cancel, RetryAfter, Snooze
     from rota.model.retry import Retry
     from rota.model.schedule import Timing, cron, every, init
+    from rota.model.secret import Secret
     from rota.recurring import Recurring
     from rota.store.schedule_changes import Recurrence
     from rota.task import Task
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Cancel", "Context", "Enqueued", "NewJob", "Recurrence", "Recurring", "Retry", "RetryAfter", "Rota", "Snooze", "Task", "Timing",
-    "cron", "every", "init",
+    "Cancel", "Context", "Enqueued", "NewJob", "Recurrence", "Recurring", "Retry", "RetryAfter", "Rota", "Secret", "Snooze", "Task",
+    "Timing", "cron", "every", "init",
 ]  # fmt: skip
 
 # Imported when first asked for, so that the command line starts fast and an enqueuing process stays small.
@@ -34,6 +35,7 @@ _HOMES = {
     "Retry": "rota.model.retry",
     "RetryAfter": "rota.model.outcome",
     "Rota": "rota.app",
+    "Secret": "rota.model.secret",
     "Snooze": "rota.model.outcome",
     "Task": "rota.task",
     "Timing": "rota.model.schedule",

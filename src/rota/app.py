@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,27 +17,31 @@ from rota.errors import UnknownTask, UsageError, did_you_mean
 from rota.events import Events
 from rota.model.duration import Duration, parse_duration
 from rota.model.job import Enqueued, JobOptions, JobSettings, NewJob, encode_object
-from rota.model.payload import PayloadSchema
+from rota.model.limits import QueueLimits, parse_rate
 from rota.model.retry import Retry, check_max_attempts
 from rota.model.schedule import Timing
+from rota.model.secret import use_keys
 from rota.model.task import (
     SYSTEM_PREFIX,
     TaskSpec,
+    check_app_name,
     check_event_name,
     check_importable,
     check_max_concurrency,
     check_priority,
     check_queue_name,
     check_schedule,
-    check_task_name,
 )
+from rota.model.task_meta import TaskMeta, with_meta
 from rota.recurring import KeyTemplate, Recurring, RecurringDefinition
 from rota.schedules import Schedules
 from rota.store import hooks
 from rota.store.intake import Intake
-from rota.task import Anything, Definition, Task
+from rota.task import Anything, Definition, Task, read_handler
 
 if TYPE_CHECKING:
+    from rota.control.access import Policy
+    from rota.control.plane import ControlPlane
     from rota.engine.context import Context
     from rota.engine.worker import Worker
 
@@ -52,14 +55,21 @@ _REDIRECT = "ROTA_REDIRECT"  # for processes that a test starts: they must not r
 class Rota:
     """An application's tasks and queues, and the way to enqueue jobs of them."""
 
-    def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
+    def __init__(
+        self, dsn: str | None = None, *, settings: Settings | None = None, name: str | None = None, access: Policy | None = None
+    ) -> None:
         if dsn is not None and settings is not None:
             raise UsageError("give dsn or settings, not both: the settings have a database.url")
         self.settings = _redirected(settings or load_settings(database_url=dsn))
+        self.name = self.settings.app.name if name is None else name  # tells it from others that share its database
+        check_app_name(self.name)
+        use_keys(self.settings.secrets.key)
+        self.access = access  # who may do what in `control`; None: the default
         self.events = Events()  # what this application's workers say; subscribe before one starts
         self._tasks: dict[str, TaskSpec] = {}
         self._queues: dict[str, int] = {"default": 1}
-        self._intake = Intake(Pools(self.settings.database), self._queues.keys())
+        self._queue_limits: dict[str, QueueLimits] = {}
+        self._intake = Intake(Pools(self.settings.database), self._queues.keys(), self._queue_limits)
 
     @property
     def tasks(self) -> Mapping[str, TaskSpec]:
@@ -93,6 +103,7 @@ class Rota:
         max_concurrency: int | None = None,
         schedule: Timing | None = None,
         on: str | Iterable[str] = (),
+        **meta: Unpack[TaskMeta],
     ) -> Definition: ...
     def task(
         self,
@@ -109,20 +120,23 @@ class Rota:
         max_concurrency: int | None = None,
         schedule: Timing | None = None,
         on: str | Iterable[str] = (),
+        **meta: Unpack[TaskMeta],
     ) -> Any:
         """Makes a task of a handler, under the handler's name unless `name` is given.
 
         Jobs with a smaller priority run first. With `isolate` the handler runs in a process of its own, which is killed
         at its timeout and may die without hurting its neighbours. At most `max_concurrency` jobs of the task run at once, over all
         workers. With a `schedule`, which `cron`, `every` or `init` makes, the task runs by itself; `on` names the events that
-        enqueue it, see `emit`.
+        enqueue it, see `emit`. For those who operate it there are a `description` (else the first paragraph of the docstring),
+        `tags`, `enabled` (whether it is at first), a `default_payload` for its schedule and for who triggers it by hand, and
+        `retention_days` and `retention_count` of its history.
         """
 
         def define(handler: Callable[..., Any]) -> Task[..., Any]:
             if isolate:
                 check_importable(handler)
             spec = replace(
-                _read_handler(handler, name),
+                read_handler(handler, name),
                 queue=queue,
                 priority=priority,
                 retry=policy,
@@ -132,6 +146,7 @@ class Rota:
                 schedule=schedule,
                 listens=events,
             )
+            spec = with_meta(spec, **meta)
             check_schedule(spec)
             self._add(spec)
             return Task(spec, self._intake)
@@ -160,6 +175,7 @@ class Rota:
         isolate: bool = False,
         max_concurrency: int | None = None,
         history: bool = False,
+        **meta: Unpack[TaskMeta],
     ) -> RecurringDefinition:
         """Makes a recurring task of a handler: one row per key, which runs again and again when its handler says.
 
@@ -178,6 +194,7 @@ class Rota:
                 timeout=timeout,
                 isolate=isolate,
                 max_concurrency=max_concurrency,
+                **meta,
             )(handler)
             spec = self._tasks[task.name] = replace(task.spec, recurring=True)
             template.check(spec)
@@ -192,11 +209,30 @@ class Rota:
         """The schedules in the database: make, change, look."""
         return Schedules(self._intake, self._tasks)
 
-    def queue(self, name: str, *, weight: int = 1) -> None:
-        """Declares a queue; from one with a weight of 3 workers take three times as much as from one with 1."""
+    @property
+    def queue_limits(self) -> Mapping[str, QueueLimits]:
+        """What this application says of the limits of the queues that it declares."""
+        return MappingProxyType(self._queue_limits)
+
+    @property
+    def control(self) -> ControlPlane:
+        """What operators see and do, from an event loop; `control.acting_as(...)` for others than the application itself."""
+        from rota.control.access import Access
+        from rota.control.plane import ControlPlane
+
+        return ControlPlane(self, self._intake, self.access or Access())
+
+    def queue(self, name: str, *, weight: int = 1, max_concurrency: int | None = None, rate: str | None = None) -> None:
+        """Declares a queue; from one with a weight of 3 workers take three times as much as from one with 1.
+
+        At most `max_concurrency` of its jobs run at once, over all workers, and at most so many start as `rate` says: "50/s".
+        """
         check_queue_name(name)
         if isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= 1000:
             raise UsageError(f"weight={weight!r} of queue {name!r} is out of range: from 1 to 1000")
+        if max_concurrency is not None:
+            check_max_concurrency(max_concurrency)
+        self._queue_limits[name] = QueueLimits(max_concurrency, None if rate is None else parse_rate(rate, name="rate"))
         self._queues[name] = weight
 
     def enqueue(
@@ -233,10 +269,23 @@ class Rota:
         """Like `emit`, from an event loop."""
         return await self._intake.atransact(self._emission(event, payload or {}), conn)
 
+    def definitions(self) -> list[TaskSpec]:
+        """Its tasks and Rota's own, as `rota tasks sync` makes them known."""
+        from rota.control.system import control_tasks
+        from rota.engine.system import system_tasks
+
+        jobs = self.settings.jobs
+        ticks = jobs.scheduler_enabled and "default" in (jobs.queues or self._queues)
+        own = system_tasks(tick_cron=jobs.scheduler_cron if ticks else "") | control_tasks(self.settings.retention, scheduled=ticks)
+        return list((self._tasks | own).values())
+
     def worker(self, *, events: Events | None = None, **options: Any) -> Worker:
         """A worker for this application's tasks; `options` are those of WorkerOptions, and overrule the settings."""
-        from rota.engine.options import WorkerOptions  # here, since most processes only enqueue
+        from rota.control.alerts import LOOK_S, Watch  # here, since most processes only enqueue
+        from rota.control.system import control_tasks
+        from rota.engine.options import LogOptions, WorkerOptions
         from rota.engine.system import system_tasks
+        from rota.engine.upkeep import Duty
         from rota.engine.worker import Worker
 
         jobs = self.settings.jobs
@@ -251,12 +300,17 @@ class Rota:
             "scheduler_tick_s": jobs.scheduler_tick_s,
             "scheduler_lock": jobs.scheduler_lock,
             "pooled": self.settings.database.pooled,
+            "logs": LogOptions(**self.settings.logs.model_dump()),
+            "app": self.name,
+            "queue_limits": dict(self._queue_limits),
             **options,
         }
         # Its jobs are of the default queue: a worker that serves others must not fill it.
         ticks = chosen["scheduler"] and "default" in chosen["queues"]
         tasks = self._tasks | system_tasks(tick_cron=jobs.scheduler_cron if ticks else "")
-        return Worker(self.settings.database.dsn, tasks, WorkerOptions(**chosen), events or self.events)
+        tasks |= control_tasks(self.settings.retention, scheduled=ticks)
+        duties = [Duty(LOOK_S, Watch(self.settings.alerts).run_once)]
+        return Worker(self.settings.database.dsn, tasks, WorkerOptions(**chosen), events or self.events, duties)
 
     @contextmanager
     def connected_to(self, dsn: str) -> Iterator[None]:
@@ -302,8 +356,9 @@ class Rota:
         for spec in self._tasks.values():
             if event in spec.listens:
                 settings = JobSettings.of(spec).changed(triggered_by=triggered_by)
-                self._intake.check_queue(settings)
-                jobs.append(NewJob(settings, spec.payload.encode_json(spec.payload.pick(payload))))
+                job = NewJob(settings, spec.payload.encode_json(spec.payload.pick(payload)))
+                self._intake.settle(job)
+                jobs.append(job)
         return hooks.emit(event, text, encode_object("triggered_by", triggered_by), jobs)
 
     def _retry_policy(self, retry: Retry | None, max_attempts: int | None) -> Retry:
@@ -324,10 +379,11 @@ class Rota:
 
     def _spec(self, name: str) -> TaskSpec:
         if name.startswith(SYSTEM_PREFIX):
+            from rota.control.system import control_tasks
             from rota.engine.system import SYSTEM_TASKS
 
-            if name in SYSTEM_TASKS:
-                return SYSTEM_TASKS[name]
+            if name in (own := SYSTEM_TASKS | control_tasks()):
+                return own[name]
         if name not in self._tasks:
             hint = did_you_mean(name, self._tasks, f"defined are {', '.join(sorted(self._tasks)) or 'none'}")
             raise UnknownTask(f"there is no task {name!r}: {hint}")
@@ -341,12 +397,3 @@ def _at(settings: Settings, dsn: str) -> Settings:
 def _redirected(settings: Settings) -> Settings:
     owner, _, dsn = os.environ.get(_REDIRECT, "").partition(" ")
     return _at(settings, dsn) if dsn and owner != str(os.getpid()) else settings
-
-
-def _read_handler(handler: Callable[..., Any], name: str | None) -> TaskSpec:
-    if not inspect.isfunction(handler) or inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise UsageError(f"a task is made of a function, def or async def without yield, not of {handler!r}")
-    name = handler.__name__ if name is None else name
-    check_task_name(name)
-    payload, wants_context = PayloadSchema.from_handler(handler, name)
-    return TaskSpec(name, handler, payload, wants_context, inspect.iscoroutinefunction(handler))

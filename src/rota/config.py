@@ -59,12 +59,17 @@ class Section(BaseModel):
 
 
 class AppSettings(Section):
-    """`[app]`: where the application is."""
+    """`[app]`: where the application is, and what it is called."""
 
     location: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?\Z",
         description="The application as `module:attribute`; without it `app.py` and `main.py` are looked at.",
+    )
+    name: str = Field(
+        default="default",
+        pattern=r"^[a-z0-9_][a-z0-9_.-]{0,62}\Z",
+        description="What the application is called; those that share a database need names of their own.",
     )
 
 
@@ -156,6 +161,64 @@ class LogSettings(Section):
     format: Literal["auto", "text", "json"] = Field(default="auto", description="`auto` is text on a terminal, JSON elsewhere.")
 
 
+class LogsSettings(Section):
+    """`[logs]`: what handlers say, as it is kept in the database."""
+
+    enabled: bool = Field(default=True, description="Whether lines are kept in the database at all.")
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The least level that is kept.")
+    lines_per_run: Whole = Field(
+        default=1000, ge=1, le=100_000, description="Lines kept of one run; a last one says how many there were beyond that."
+    )
+    line_bytes: Whole = Field(
+        default=8192, ge=256, le=65536, description="Length of a line's message, and of its fields, beyond which they are cut."
+    )
+    buffer_lines: Whole = Field(
+        default=10_000,
+        ge=100,
+        le=1_000_000,
+        description="Lines that a worker holds while the database is away; further ones are dropped, and counted.",
+    )
+
+
+class SecretsSettings(Section):
+    """`[secrets]`: how payload fields of the type `Secret` are encrypted."""
+
+    key: str | None = Field(
+        default=None,
+        min_length=32,
+        max_length=4096,
+        repr=False,
+        description="At least 32 random characters; several, with commas between them: the first encrypts, all decrypt.",
+    )
+
+
+class RetentionSettings(Section):
+    """`[retention]`: how long history is kept. A task may say otherwise of its own runs and logs."""
+
+    enabled: bool = Field(default=True, description="Whether workers remove old history at all.")
+    runs_days: Whole = Field(default=30, ge=1, le=36500, description="Days that the runs of finished jobs are kept.")
+    runs_count: Whole = Field(
+        default=0, ge=0, le=100_000_000, description="Newest jobs of each task whose runs are kept at most; 0 is any number."
+    )
+    logs_days: Whole = Field(default=7, ge=1, le=36500, description="Days that the lines of logs are kept.")
+    occurrences_days: Whole = Field(default=30, ge=1, le=36500, description="Days that the ledgers of schedules are kept.")
+    alerts_days: Whole = Field(
+        default=90, ge=1, le=36500, description="Days that alerts are kept which were acknowledged or are over."
+    )
+    deliveries_days: Whole = Field(default=30, ge=1, le=36500, description="Days that messages to webhooks are kept.")
+
+
+class AlertSettings(Section):
+    """`[alerts]`: from when on something is worth an alert."""
+
+    queue_age_s: Seconds = Field(
+        default=300, ge=1, le=604800, description="Age of a queue's oldest due job at which the queue counts as stuck."
+    )
+    snapshot_age_s: Seconds = Field(
+        default=900, ge=60, le=604800, description="Age of a transaction at which it counts as in the way of vacuum."
+    )
+
+
 class Settings(Section):
     """Every setting of Rota."""
 
@@ -163,7 +226,11 @@ class Settings(Section):
     database: DatabaseSettings = DatabaseSettings()
     jobs: JobsSettings = JobsSettings()
     postgres: PostgresSettings = PostgresSettings()
+    retention: RetentionSettings = RetentionSettings()
+    alerts: AlertSettings = AlertSettings()
     log: LogSettings = LogSettings()
+    logs: LogsSettings = LogsSettings()
+    secrets: SecretsSettings = SecretsSettings()
 
 
 def load_settings(path: Path | None = None, **overrides: Any) -> Settings:

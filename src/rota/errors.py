@@ -16,9 +16,11 @@
     │   ├── ParentFailed       a parent has already failed or was canceled
     │   └── InvalidTransition  the job is in a state that does not allow this
     ├── AuthError              not signed in, or not allowed
+    │   └── Forbidden          this actor may not do that
     ├── DatabaseError          PostgreSQL is away, too old, or not migrated
     │   └── MigrationError     a migration cannot be applied
     └── RunError               what ends a run (seen in `run.error`, rarely caught)
+        ├── DeliveryFailed     a webhook did not take a message
         ├── HandlerFailed      a handler in a process of its own raised something
         ├── JobTimeout         the handler exceeded its timeout
         ├── LeaseLost          this worker no longer holds the job
@@ -141,6 +143,13 @@ class AuthError(RotaError):
     http_status = 401
 
 
+class Forbidden(AuthError):
+    """This actor may not do that; nothing was changed."""
+
+    code = "forbidden"
+    http_status = 403
+
+
 class DatabaseError(RotaError):
     """PostgreSQL is away, too old, or not migrated."""
 
@@ -159,6 +168,12 @@ class RunError(RotaError):
     """What ends a run."""
 
     code = "run"
+
+
+class DeliveryFailed(RunError):
+    """A webhook did not take a message; the job that brings it tries again."""
+
+    code = "delivery_failed"
 
 
 class HandlerFailed(RunError):

@@ -6,7 +6,7 @@ Events about runs come in batches, because the engine works in batches: a subscr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
@@ -185,6 +185,31 @@ class ScheduleFailing(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LinesRefused(Event):
+    """Lines of runs that are no longer this worker's were not kept."""
+
+    name = "log.refused"
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """How full a queue is, by state and no further than a cap, and how long its oldest ready job has been due."""
+
+    queue: str
+    jobs: Mapping[str, int]
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesMeasured(Event):
+    """A worker looked how full the queues are."""
+
+    name = "queues.measured"
+    queues: Sequence[QueueDepth]
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseLost(Event):
     """A connection broke or a statement failed; it will be tried again."""
 
@@ -207,14 +232,19 @@ Subscriber = Callable[[Any], None]
 
 
 class Events:
-    """Hands each event to those who subscribed to its class (or to Event: everything)."""
+    """Hands each event to those who subscribed to its class (or to Event: everything), then to those of `within`."""
 
-    def __init__(self) -> None:
+    def __init__(self, within: Events | None = None) -> None:
+        self._within = within
         self._subscribers: dict[type[Event], list[Subscriber]] = {}
 
     def subscribe(self, kind: type[Event], subscriber: Subscriber) -> None:
         """Calls `subscriber` with every event of this class, in the thread that emits it."""
         self._subscribers.setdefault(kind, []).append(subscriber)
+
+    def wanted(self, kind: type[Event]) -> bool:
+        """Whether somebody subscribed to this class itself, for events that cost something to find out."""
+        return kind in self._subscribers or (self._within is not None and self._within.wanted(kind))
 
     def emit(self, event: Event) -> None:
         """Tells the subscribers. A subscriber's error is logged and never reaches the engine."""
@@ -224,3 +254,5 @@ class Events:
                     subscriber(event)
                 except Exception:
                     logging.getLogger("rota.events").exception("subscriber of %s failed", event.name)
+        if self._within is not None:
+            self._within.emit(event)

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, TextIO
 
 import orjson
 
 from rota.config import LogSettings
 from rota.lean import structlog
+from rota.model import redact as model
+from rota.model.run import current_run
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
 
 
-HIDDEN = "***"
-# The names under which secrets travel, and the one place where they hide inside other text.
-_SECRET_NAME = re.compile(r"passw|passphrase|pwd|secret|token|authorization|cookie|api_?key|private_?key|credential", re.I)
-_URL_PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):[^@/\s]+@")
-_DEEPEST = 4
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+_SAID_ELSEWHERE = ("event", "level", "at", "task", "job_id", "attempt", "correlation_id", "exc_info", "stack_info")
 
 configured: LogSettings | None = None  # what this process logs by, for the processes it starts
 
@@ -37,11 +36,14 @@ def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> No
     first: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+        _add_run,
         structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json, key="at"),
     ]
-    last: list[Processor] = [redact, *(_json_renderer() if as_json else _text_renderer(colors=on_terminal))]
+    # Exceptions become text first: what they say is looked through like everything else.
+    renderer = _json_renderer() if as_json else _text_renderer(colors=on_terminal)
+    last: list[Processor] = [structlog.processors.format_exc_info, redact, *renderer]
     structlog.configure(
-        processors=[*first, *last],
+        processors=[*first, _capture, *last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=True,
@@ -57,23 +59,44 @@ def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> No
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Hides values that are named like secrets, and passwords inside URLs."""
-    return {name: _redacted(name, value, _DEEPEST) for name, value in event.items()}
+    """Hides values that are named like secrets, and secrets inside text."""
+    clean: EventDict = model.redact(event)
+    return clean
 
 
-def _redacted(name: object, value: Any, deepest: int) -> Any:
-    # Numbers are never hidden: a count of tokens is no token.
-    if isinstance(value, str):
-        if isinstance(name, str) and _SECRET_NAME.search(name):
-            return HIDDEN
-        return _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", value) if "://" in value else value
-    if isinstance(value, bytes) and isinstance(name, str) and _SECRET_NAME.search(name):
-        return HIDDEN
-    if deepest and isinstance(value, dict):
-        return {key: _redacted(key, each, deepest - 1) for key, each in value.items()}
-    if deepest and isinstance(value, list | tuple):
-        return [_redacted(name, each, deepest - 1) for each in value]
-    return value
+class Forwarding(threading.local):
+    """Whether this thread is passing a line on that the book of its run has already."""
+
+    now = False
+
+
+forwarding = Forwarding()
+
+
+def _add_run(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    if (run := current_run.get()) is not None:
+        event = {**run.identity, "component": "task", **event}
+    return event
+
+
+def _capture(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """What a handler says by structlog is kept with its run."""
+    run = current_run.get()
+    if run is not None and run.book is not None and not forwarding.now:
+        fields = {name: value for name, value in event.items() if name not in _SAID_ELSEWHERE}
+        if fields.get("component") == "task":
+            del fields["component"]
+        if event.get("exc_info"):
+            fields |= exception_field(event["exc_info"])
+        message = model.redact_text(str(event.get("event", "")))
+        run.book.write(run, LEVELS.get(event.get("level", method), 20), message, model.redact(fields))
+    return event
+
+
+def exception_field(exc_info: Any) -> dict[str, Any]:
+    """An exception as a field of a line: its traceback as text."""
+    formatted = structlog.processors.format_exc_info(None, "", {"exc_info": exc_info})
+    return {"exception": formatted["exception"]} if "exception" in formatted else {}
 
 
 def _add_component(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -88,7 +111,7 @@ def _json_renderer() -> list[Processor]:
         except TypeError:  # an integer beyond 64 bits, a lone surrogate, a dict within itself: a log line never fails
             return orjson.dumps({name: repr(value) for name, value in event.items()}).decode()
 
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(dump)]
+    return [structlog.processors.JSONRenderer(dump)]
 
 
 def _text_renderer(*, colors: bool) -> list[Processor]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+from rota.errors import UsageError
 from rota.model.job import Enqueued, JobOptions, JobSettings, NewJob
-from rota.model.task import TaskSpec
+from rota.model.payload import PayloadSchema
+from rota.model.task import TaskSpec, check_task_name
 from rota.store.intake import Intake
 
 if TYPE_CHECKING:
@@ -85,3 +88,13 @@ class Definition(Protocol):
     def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def read_handler(handler: Callable[..., Any], name: str | None) -> TaskSpec:
+    """What a handler says of its task by itself."""
+    if not inspect.isfunction(handler) or inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise UsageError(f"a task is made of a function, def or async def without yield, not of {handler!r}")
+    name = handler.__name__ if name is None else name
+    check_task_name(name)
+    payload, wants_context = PayloadSchema.from_handler(handler, name)
+    return TaskSpec(name, handler, payload, wants_context, inspect.iscoroutinefunction(handler))

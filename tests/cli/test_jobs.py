@@ -248,6 +248,46 @@ class TestRetry:
         assert refused.code == 4
         assert f"error: job {id} is running: wait for its end, or `rota jobs cancel {id}` first" in refused.err
 
+    @pytest.mark.req("C03")
+    @pytest.mark.parametrize(
+        ("args", "payload"),
+        [
+            (["--payload", '{"n": 2}'], {"n": 2}),
+            (["--set", "n=2", "--set", "name=ann", "--set", 'text="3"', "--set", "list=[1]"],
+             {"m": 0, "n": 2, "name": "ann", "text": "3", "list": [1]}),
+        ],
+    )  # fmt: skip
+    def test_with_another_payload(self, rota: Rota, conn: Conn, args: list[str], payload: dict[str, object]) -> None:
+        worker = given.start_worker(conn)
+        given.enqueue(conn, payload={"m": 0, "n": 1})
+        id = given.fail(conn, worker)
+        answer = rota("jobs", "retry", id, *args)
+        assert (answer.code, answer.err) == (0, f"job {id} edited and retried, it is queued\n")
+        assert conn.execute("SELECT payload FROM rota.job").fetchone() == (payload,)
+        [edit] = rota("jobs", "show", id, "--json").data["edits"]
+        assert (edit["payload"], edit["attempt"], edit["edited_by"]["kind"]) == ({"m": 0, "n": 1}, 1, "cli")
+        assert "PAYLOAD UNTIL THEN" in rota("jobs", "show", id).out
+
+    @pytest.mark.req("C03")
+    @pytest.mark.parametrize(
+        ("args", "words"),
+        [
+            (["--payload", "{"], "not JSON"),
+            (["--payload", "[]"], "must be a JSON object"),
+            (["--set", "n"], "is not KEY=VALUE"),
+            (["--set", "=1"], "is not KEY=VALUE"),
+            (["--set", "n=1", "--set", "n=2"], "names 'n' twice"),
+            (["--set", "n={1"], "--set n: '{1' is not JSON"),
+            (["--set", "n=1", "--payload", "{}"], "and not both"),
+            (["--task", "work", "--payload", "{}"], "ids or a filter, not both"),
+            ([str(new_id()), "--payload", "{}"], "change one job: give one id, not 2 ids"),
+        ],
+    )
+    def test_a_payload_that_cannot_be(self, rota: Rota, args: list[str], words: str) -> None:
+        rota.dsn = NOWHERE
+        answer = rota("jobs", "retry", new_id(), *args)
+        assert (answer.code, words in answer.err) == (2, True), answer.err
+
     def test_by_filter_it_wants_to_be_sure(self, rota: Rota, conn: Conn) -> None:
         worker = given.start_worker(conn)
         for _ in range(3):

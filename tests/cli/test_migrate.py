@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from tests.support import command
 
 from rota.db import migrations
+from rota.model.ids import new_id
 
 LAST = migrations.available()[-1]
 
@@ -68,3 +71,22 @@ def test_no_database_at_all(tmp_path: Path) -> None:
     result = command.run("migrate", "up", cwd=tmp_path)
     assert result.returncode == 2
     assert "no database is configured" in result.stderr
+
+
+@pytest.mark.req("C10")
+def test_grant(dsn: str, tmp_path: Path, conn: psycopg.Connection[Any]) -> None:
+    role = f"rota_{new_id().hex}"
+    conn.execute(f"CREATE ROLE {role}".encode())
+    try:
+        shown = command.run("migrate", "grant", role, "--as", "read", "--print", cwd=tmp_path, dsn=dsn)
+        assert (shown.returncode, f'GRANT SELECT ON rota.run TO "{role}";' in shown.stdout) == (0, True)
+        assert conn.execute("SELECT has_table_privilege(%s, 'rota.run', 'SELECT')", [role]).fetchone() == (False,)
+        done = command.run("migrate", "grant", role, "--as", "operate", cwd=tmp_path, dsn=dsn)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", f"role {role} may operate now\n")
+        rights = "SELECT has_table_privilege(%s, 'rota.run', 'SELECT'), has_table_privilege(%s, 'rota.run', 'INSERT')"
+        assert conn.execute(rights, [role, role]).fetchone() == (True, False)
+        assert command.run("migrate", "grant", role, "--as", "king", cwd=tmp_path, dsn=dsn).returncode == 2
+        assert command.run("migrate", "grant", "nobody-here", "--as", "read", cwd=tmp_path, dsn=dsn).returncode == 3
+    finally:
+        conn.execute(f"DROP OWNED BY {role}".encode())
+        conn.execute(f"DROP ROLE {role}".encode())

@@ -127,13 +127,25 @@ def test_only_the_queues_asked_for(project: Path, dsn: str, conn: psycopg.Connec
 @pytest.mark.req("O02", "O03")
 def test_metrics_and_health(project: Path, dsn: str, conn: psycopg.Connection[Any], enqueue: Callable[..., str]) -> None:
     port = _free_port()
-    with running("worker", "-a", "shop", "--metrics-port", str(port), cwd=project, dsn=dsn):
+    conn.execute("INSERT INTO rota.queue (name) VALUES ('behind') ON CONFLICT DO NOTHING")
+    conn.execute(
+        """INSERT INTO rota.job (id, task, queue, run_at)
+           SELECT rota.uuid7(), 'who', 'behind', now() - interval '1 h' FROM generate_series(1, 3)"""
+    )
+    with running("worker", "-a", "shop", "-q", "default", "--metrics-port", str(port), cwd=project, dsn=dsn):
         job = enqueue("who")
         until(lambda: states(conn, job)[0] == "completed")
         assert _get(port, "/healthz") == (200, '{"status":"ok","away":{}}')
         status, metrics = _get(port, "/metrics")
         assert status == 200
         assert 'rota_runs_finished_total{outcome="completed",queue="default",task="who"} 1.0' in metrics
+        assert 'rota_jobs_claimed_total{queue="default"} 1.0' in metrics
+        assert 'rota_run_duration_seconds_count{task="who"} 1.0' in metrics
+        assert 'rota_queue_latency_seconds_count{queue="default"} 1.0' in metrics
+        until(lambda: 'rota_queue_jobs{queue="behind",state="ready"} 3.0' in _get(port, "/metrics")[1])
+        metrics = _get(port, "/metrics")[1]
+        oldest = next(line for line in metrics.splitlines() if line.startswith('rota_queue_oldest_seconds{queue="behind"}'))
+        assert 3600 <= float(oldest.split()[1]) < 3700
         second = command.run("worker", "-a", "shop", "--metrics-port", str(port), cwd=project, dsn=dsn)
         assert second.returncode == 4
         assert f"cannot serve metrics on port {port}" in second.stderr

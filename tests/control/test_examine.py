@@ -167,7 +167,7 @@ class TestSnapshots:
     )
     def test_slots_and_standbys_are_judged_by_transactions(self, kind: str, words: str, todo: str) -> None:
         def judge(transactions: int) -> Finding | None:
-            return database._judge(Holder(kind, "s1", None, "replica", "inactive", None, transactions, None))
+            return database.judge_holder(Holder(kind, "s1", None, "replica", "inactive", None, transactions, None))
 
         assert judge(1000) is None
         old, too_old = judge(200_000), judge(20_000_000)

@@ -10,9 +10,11 @@ from tests.support.engine import Engine
 from tests.support.scheduling import Scheduling
 
 from rota.contrib.testing.clock import Clock
-from rota.db.connection import AsyncConn
 from rota.engine import claimer
 from rota.engine.claimer import Claimer
+from rota.engine.transport import Session
+
+pytest.register_assert_rewrite("tests.engine.transport_contract")  # its tests are in no file of tests
 
 
 @pytest.fixture
@@ -40,11 +42,11 @@ def asleep(monkeypatch: pytest.MonkeyPatch) -> set[Claimer]:
     sleeping: set[Claimer] = set()
     wait_for_wake = Claimer._wait_for_wake
 
-    async def note(self: Claimer, conn: AsyncConn, seconds: float) -> None:
+    async def note(self: Claimer, session: Session, seconds: float) -> None:
         if seconds > 40:
             sleeping.add(self)
         try:
-            await wait_for_wake(self, conn, seconds)
+            await wait_for_wake(self, session, seconds)
         finally:
             sleeping.discard(self)
 

@@ -15,6 +15,8 @@ from tests.support.engine import Engine
 from tests.support.wait import until, wait_until
 
 from rota.db.connection import connect_async
+from rota.engine.claimer import Queue
+from rota.engine.postgres import PostgresSession
 from rota.engine.worker import Worker
 from rota.events import RunsClaimed, RunsReleased
 from rota.model.ids import new_id
@@ -314,3 +316,25 @@ async def test_a_claim_whose_answer_was_lost_is_given_back(engine: Engine) -> No
 
 
 async def _noop() -> None: ...
+
+
+async def test_a_sweep_that_finds_much_goes_on_from_there(engine: Engine) -> None:
+    """What lies before the position all at once, as when a task is enabled, must not wait for a sweep each time."""
+
+    @engine.task
+    async def work() -> None:
+        pass
+
+    engine.enqueue(work)
+    queue = Queue("default", 1)
+    async with await connect_async(engine.dsn, "claimer") as conn:
+        session = PostgresSession(conn, new_id())
+        assert len(await queue.claim(session, 4, 60)) == 1
+        engine.fill(work, 10)
+        engine.conn.execute("UPDATE rota.job SET run_at = run_at - interval '1 hour' WHERE state = 'queued'")
+        queue.sweep_at = 0.0
+        found = [len(await queue.claim(session, 4, 60))]
+        for _ in range(2):
+            queue.sweep_at = float("inf")
+            found.append(len(await queue.claim(session, 4, 60)))
+    assert found == [4, 4, 2]

@@ -14,8 +14,8 @@ from tests.support.engine import Engine
 from tests.support.wait import until
 
 from rota.engine.context import Context
-from rota.engine.executor import current_run
 from rota.model.outcome import Snooze
+from rota.model.run import current_run
 
 SESSIONS = "pg_stat_activity WHERE application_name LIKE 'rota %' AND datname = current_database()"
 mark: ContextVar[str] = ContextVar("mark", default="clean")

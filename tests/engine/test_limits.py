@@ -478,6 +478,7 @@ async def test_admissions_at_once_are_never_too_many(engine: Engine) -> None:
     """The second one waits for the first one's commit, and counts what that has admitted."""
     work = limit(engine, 1)
     ids = [engine.enqueue(work) for _ in range(3)]
+    engine.conn.execute("SELECT rota.line_up(100)")
     async with await connect_async(engine.dsn, "test") as other:
         with engine.conn.transaction():
             assert engine.conn.execute("SELECT rota.admit_held()").fetchone() == (1,)

@@ -20,7 +20,8 @@ from rota.store import runs
 pytestmark = pytest.mark.req("S09", "Q04")
 
 HELD = 100_000
-FEW_PAGES = 60
+KEYS = 5_000
+FEW_PAGES = 100
 WORKER = new_id()
 CLAIM = {
     "worker": WORKER,
@@ -40,14 +41,32 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         with psycopg.connect(server.dsn(), autocommit=True) as conn:
             conn.execute("ANALYZE")
             conn.execute(
-                """INSERT INTO rota.task (name, queue, priority, max_attempts, max_concurrency, payload_schema)
-                   VALUES ('narrow', 'default', 0, 4, 1, '{}'), ('other', 'default', 0, 4, 5, '{}')"""
+                """INSERT INTO rota.task (name, queue, priority, max_attempts, max_concurrency, concurrency_key, key_concurrency,
+                                          payload_schema)
+                   VALUES ('narrow', 'default', 0, 4, 1, NULL, NULL, '{}'), ('other', 'default', 0, 4, 5, NULL, NULL, '{}'),
+                          ('keyed', 'default', 0, 4, NULL, '{k}', 1, '{}')"""
             )
             # In the order of ids, as real ones come.
             id = f"CAST('{new_id().hex[:20]}' || lpad(to_hex(n), 12, '0') AS uuid)"
             conn.execute(
-                f"""INSERT INTO rota.job (id, task, limited, state)
-                    SELECT {id}, 'narrow', true, 'held' FROM generate_series(1, {HELD}) n""".encode()
+                f"""INSERT INTO rota.job (id, task, limited, state, line, limit_key)
+                    SELECT {id}, t.name, true, 'held', t.line || CASE t.name WHEN 'keyed' THEN ' ' || (n % {KEYS}) ELSE '' END,
+                           CASE t.name WHEN 'keyed' THEN (n % {KEYS})::text END
+                    FROM (VALUES ('narrow', 't narrow', 0, {HELD}), ('keyed', 'k keyed', {HELD}, {2 * HELD}))
+                             AS t (name, line, low, high),
+                         generate_series(t.low + 1, t.high) n""".encode()
+            )
+            # Of every key one runs, and one key has as many who wait as all others together.
+            conn.execute(
+                f"""INSERT INTO rota.job (id, task, queue, limited, state, line, limit_key, worker_id, claimed_at, lease_until,
+                                          attempt)
+                    SELECT rota.uuid7(), 'keyed', 'elsewhere', true, 'running', 'p elsewhere', n::text, '{WORKER}', now(),
+                           now() + interval '1 h', 1
+                    FROM generate_series(0, {KEYS - 1}) n""".encode()
+            )
+            conn.execute(
+                f"""INSERT INTO rota.job (id, task, limited, state, line, limit_key)
+                    SELECT rota.uuid7(), 'keyed', true, 'held', 'k keyed 7', '7' FROM generate_series(1, {HELD}) n""".encode()
             )
         yield server.dsn()
 
@@ -62,9 +81,9 @@ class LimitSession(Session):
         shown = json.dumps([plan["Query Text"] for plan in self.plans])
         assert not [node for node in touched if node["Node Type"] == "Seq Scan" and node["Relation Name"] == "job"], shown
         for node in touched:
-            if node.get("Index Name") == "job_limited":
+            if node.get("Index Name") in ("job_line", "job_place"):
                 assert re.search(r"state(\)::text)? = ", node["Index Cond"]), node  # or = ANY
-                assert "task" in node["Index Cond"], node
+                assert re.search(r"task =|line", node["Index Cond"]), node
         return max(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"] for plan in self.plans)
 
 
@@ -85,3 +104,26 @@ def test_a_hundred_thousand_held_jobs_are_not_looked_at(server: str, kind: str) 
             conn.execute("DELETE FROM rota.job WHERE task = 'free'")
             assert conn.execute("SELECT count(*) FROM rota.job WHERE limited AND state = 'queued'").fetchone() == (1,)
         assert {name: pages for name, pages in found.items() if pages > FEW_PAGES} == {}  # in the end: first it reads the catalog
+
+
+@pytest.mark.parametrize("kind", ["engine's", "pooled"])
+def test_an_ending_looks_at_its_own_key_only(server: str, kind: str) -> None:
+    """Beside five thousand keys, and a hundred thousand jobs of the same key."""
+    with connect(server, "test", pooled=kind == "pooled") as conn:
+        session = LimitSession(conn)
+        finish = "SELECT rota.finish_run(%(id)s, %(token)s, %(worker)s, 'completed', 0, 0)"
+        for _ in range(8):
+            id, token = conn.execute(
+                "SELECT id, token FROM rota.job WHERE task = 'keyed' AND limit_key = '7' AND state = 'running'"
+            ).fetchone() or (None, 0)
+            assert id is not None, "the next one of its key was not let in"
+            pages = session.pages(finish, {"id": id, "token": token, "worker": WORKER})
+            conn.execute(
+                """UPDATE rota.job SET state = 'running', worker_id = %s, token = 0, attempt = 1, claimed_at = now(),
+                          lease_until = now() + interval '1 h'
+                   WHERE task = 'keyed' AND limit_key = '7' AND state = 'queued'""",
+                [WORKER],
+            )
+            polled = session.pages(runs.SQL["runs_promote"], {"limit": 1000})
+        assert polled <= FEW_PAGES
+        assert pages <= FEW_PAGES

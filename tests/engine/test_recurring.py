@@ -171,7 +171,10 @@ class TestResults:
         for what in (*expected, "time", "snooze"):
             rows.ensure(what, payload={"what": what})
         async with engine.worker(concurrency=2, **QUICK):
-            await until(lambda: all(rows.row(what).next_run_at and rows.row(what).job_id is None for what in expected), 60.0)
+            await until(
+                lambda: all((row := rows.row(what)).last_run_at and row.next_run_at and row.job_id is None for what in expected),
+                60.0,
+            )
             await until(lambda: rows.row("time").next_run_at == FAR)
             await until(lambda: [job.state for job in rows.live("snooze")] == ["delayed"])
         assert {what: rest(rows.row(what)) for what in expected} == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -68,14 +69,14 @@ async def test_what_a_schedule_does_not_say_is_the_tasks_own(engine: Engine, sch
 
     async with engine.worker(scheduler=False, queues={"slow": 1}):
         scheduling.create("plain", MINUTELY)
-        engine.conn.execute("UPDATE rota.task SET timeout = '7 s', max_attempts = 9")
+        engine.conn.execute("UPDATE rota.task SET max_attempts = 9")
         clock.move(MINUTE)
         await scheduling.tick()
         [id] = [row.job_id for row in engine.conn.cursor(row_factory=psycopg.rows.namedtuple_row).execute("TABLE rota.occurrence")]
         await engine.ended(id)
     job, [run] = engine.job(id), engine.runs(id)
     assert (job.queue, job.priority, job.max_attempts) == ("slow", 4, 9)
-    assert (run.result, run.timeout) == ("en", 7 * SECOND), "the payload is empty: the handler's defaults hold"
+    assert (run.result, run.timeout) == ("en", None), "the payload is empty: the handler's defaults hold"
     clock.move(MINUTE)
     await scheduling.tick()
     [next_job] = scheduling.jobs("plain")
@@ -454,11 +455,11 @@ async def test_a_schedule_that_somebody_has_locked_holds_up_no_other(scheduling:
 
 
 async def test_a_tick_that_fails_does_not_keep_what_is_due_waiting(engine: Engine, scheduling: Scheduling, clock: Clock) -> None:
-    scheduling.create("minutely", MINUTELY, task="nobody's")
+    scheduling.create("minutely", replace(MINUTELY, start_within=MINUTE), task="nobody's")
     clock.move(MINUTE)
     await scheduling.tick()
-    clock.move(timedelta(days=40))  # so that there is something to prune, which is not allowed
-    scheduling.conn.execute("CREATE RULE keep AS ON DELETE TO rota.occurrence DO INSTEAD SELECT 1 / 0")
+    clock.move(timedelta(days=40))  # so that there is a deadline to judge, which is not allowed
+    scheduling.conn.execute("CREATE RULE keep AS ON UPDATE TO rota.occurrence DO INSTEAD SELECT 1 / 0")
     async with engine.worker(poll_interval_s=0.05, scheduler_tick_s=60):
         await until(lambda: [event for event in engine.seen(DatabaseLost) if event.service == "scheduler"])
         await until(lambda: len(scheduling.fired("minutely")) == 2)
@@ -539,6 +540,8 @@ async def test_the_ledgers_old_end_is_cut_off(scheduling: Scheduling, clock: Clo
     for _ in range(35):
         clock.move(timedelta(days=1))
         await scheduling.tick()
+    async with scheduling.connection() as conn:  # as the system task rota.prune does
+        assert await store.prune(conn, days=30, limit=100) == 4
     instants = [line.instant for line in scheduling.ledger("daily")]
     assert instants == [NOON + timedelta(days=n) for n in range(4, 35)]
 

@@ -89,8 +89,8 @@ def test_a_job_has_what_it_was_given(app, conn):
         "payload": {"user_id": 7},
         "attempt": 0,
         "max_attempts": 7,
-        "timeout": timedelta(seconds=30),
-        "retry": None,  # the task's own, which may change while the job waits
+        "timeout": None,  # this and the next are the task's own, which may change while the job waits
+        "retry": None,
         "key": None,
         "owner": None,
         "worker_id": None,

@@ -37,7 +37,7 @@ def job(conn: psycopg.Connection[Any], what: str) -> Any:
 @pytest.mark.req("Q02", "Q03")
 def test_it_has_the_settings_of_the_task(app, conn):
     id = enqueue(conn, """'send_welcome', '{"user_id": 7}'""")
-    wanted = (id, "mail", 3, 7, timedelta(seconds=30), "queued", {"user_id": 7}, {"kind": "sql", "user": conn.info.user})
+    wanted = (id, "mail", 3, 7, None, "queued", {"user_id": 7}, {"kind": "sql", "user": conn.info.user})
     assert job(conn, "id, queue, priority, max_attempts, timeout, state, payload, triggered_by") == wanted
 
 

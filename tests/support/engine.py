@@ -92,7 +92,7 @@ class Engine:
                     "retry": None if retry is None else json.dumps(retry.to_json()),
                     "parents": list(parents),
                     "on_parent_failure": on_parent_failure,
-                    "limited": not isinstance(task, str) and task.max_concurrency is not None,
+                    "limited": not isinstance(task, str) and task.limited,
                 },
             )
             .fetchone()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import os
 import signal
 import subprocess
@@ -13,7 +14,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from rota import Cancel, Context, Retry, RetryAfter, Rota, Snooze
+import structlog
+
+from rota import Cancel, Context, Retry, RetryAfter, Rota, Secret, Snooze
 
 AT_ONCE = Retry(max_attempts=3, base="1ms", cap="1ms", jitter="0s")
 
@@ -221,3 +224,78 @@ def plain(n: int) -> int:
 
 
 renamed = app.task(name="renamed", isolate=True)(plain)
+
+
+def _say(ctx: Context, lines: int) -> None:
+    for number in range(lines):
+        ctx.log.info(f"line {number}", n=number, password="hunter2")
+        logging.getLogger("shop").warning("logged %d", number)
+
+
+@app.task(isolate=True)
+def say_lines(ctx: Context, lines: int) -> None:
+    _say(ctx, lines)
+
+
+@app.task(isolate=True)
+async def say_and_die(ctx: Context, lines: int) -> None:
+    await asyncio.sleep(0)
+    _say(ctx, lines)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task
+async def say_and_hang(ctx: Context, lines: int) -> None:
+    for number in range(lines):
+        ctx.log.info(f"line {number}")
+    await asyncio.sleep(600)
+
+
+@app.task(isolate=True)
+def count_up(ctx: Context, to: int) -> None:
+    for done in range(to + 1):
+        ctx.progress(done, to)
+
+
+def spill(ctx: Context, headers: dict[str, Secret]) -> None:
+    """Say, show and raise a secret in every way a handler might."""
+    secret = headers["Authorization"].get_secret_value()
+    logger = logging.getLogger("shop")
+    ctx.log.info(f"calling with {secret}", headers={"Authorization": secret}, plain=secret, password=secret, nested=[{"a": secret}])
+    ctx.log.bind(client=secret).warning("bound")
+    ctx.log.info("headers %s", headers)
+    logger.warning("token=%s in %s", secret, {"x": secret}, extra={"api_key": secret, "other": secret})
+    structlog.get_logger().error("structlog", value=secret, **{secret: 1})
+    threading.Thread(target=ctx.log.info, args=[f"from a thread: {secret}"]).start()
+    ctx.progress(1, 2, f"with {secret}")
+    try:
+        raise ValueError("inner", {"cookie": secret})
+    except ValueError as error:
+        logger.exception("caught")
+        ctx.log.exception("caught too")
+        raise RuntimeError(f"GET https://u:{secret}@example.org failed with {secret!r}") from error
+
+
+@app.task(isolate=True)
+def spill_isolated(ctx: Context, headers: dict[str, Secret], how: str) -> Any:
+    return _spill(ctx, headers, how)
+
+
+@app.task
+async def spill_async(ctx: Context, headers: dict[str, Secret], how: str) -> Any:
+    await asyncio.sleep(0)
+    return _spill(ctx, headers, how)
+
+
+@app.task
+def spill_in_thread(ctx: Context, headers: dict[str, Secret], how: str) -> Any:
+    return _spill(ctx, headers, how)
+
+
+def _spill(ctx: Context, headers: dict[str, Secret], how: str) -> Any:
+    secret = headers["Authorization"].get_secret_value()
+    if how == "cancel":
+        return Cancel(f"not with {secret}")
+    if how == "retry":
+        return RetryAfter("1h", f"not with {secret}")
+    return spill(ctx, headers)

@@ -84,13 +84,13 @@ def test_no_value_breaks_a_line(written: io.StringIO, value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        ({"password": "x"}, {"password": "***"}),
-        ({"smtp_passwd": "x", "Authorization": "Bearer x"}, {"smtp_passwd": "***", "Authorization": "***"}),
-        ({"headers": {"Set-Cookie": "a=b"}, "api_key": b"k"}, {"headers": {"Set-Cookie": "***"}, "api_key": "***"}),
-        ({"tokens": ["a", "b"]}, {"tokens": ["***", "***"]}),
+        ({"password": "x"}, {"password": "[redacted]"}),
+        ({"smtp_passwd": "x", "Authorization": "Bearer x"}, {"smtp_passwd": "[redacted]", "Authorization": "[redacted]"}),
+        ({"headers": {"Set-Cookie": "a=b"}, "api_key": b"k"}, {"headers": {"Set-Cookie": "[redacted]"}, "api_key": "[redacted]"}),
+        ({"tokens": ["a", "b"]}, {"tokens": ["[redacted]", "[redacted]"]}),
         ({"token": 7, "passed": "yes"}, {"token": 7, "passed": "yes"}),
-        ({"url": "postgresql://me:s3cret@db/x"}, {"url": "postgresql://me:***@db/x"}),
-        ({"event": "cannot reach redis://:pw@host"}, {"event": "cannot reach redis://:***@host"}),
+        ({"url": "postgresql://me:s3cret@db/x"}, {"url": "postgresql://me:[redacted]@db/x"}),
+        ({"event": "cannot reach redis://:pw@host"}, {"event": "cannot reach redis://:[redacted]@host"}),
         ({"url": "https://example.org:8000/a@b"}, {"url": "https://example.org:8000/a@b"}),
     ],
 )

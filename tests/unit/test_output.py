@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from rota.cli.output import confirm, explain_driver_error, format_cell, print_json, print_table
-from rota.errors import DatabaseError, UsageError
+from rota.errors import DatabaseError, Forbidden, UsageError
 from rota.model.duration import show_duration
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=2)))
@@ -99,7 +99,6 @@ def test_nothing_is_destroyed_where_nobody_can_answer(monkeypatch: pytest.Monkey
     [
         (psycopg.errors.UndefinedTable('relation "rota.job" does not exist'), "run `rota migrate up`"),
         (psycopg.errors.LockNotAvailable("canceling statement"), "nothing was changed: try again"),
-        (psycopg.errors.InsufficientPrivilege("permission denied for schema rota"), "permission denied .* grant it"),
         (psycopg.OperationalError("connection refused\nmore"), "connection refused; check database.url"),
         (psycopg.errors.DivisionByZero("division by zero"), "division by zero"),
     ],
@@ -107,6 +106,13 @@ def test_nothing_is_destroyed_where_nobody_can_answer(monkeypatch: pytest.Monkey
 def test_errors_of_the_driver_are_explained(error: psycopg.Error, message: str) -> None:
     explained = explain_driver_error(error)
     with pytest.raises(DatabaseError, match=message):
+        raise explained or AssertionError
+
+
+@pytest.mark.req("C10")
+def test_a_right_that_is_missing_is_forbidden() -> None:
+    explained = explain_driver_error(psycopg.errors.InsufficientPrivilege("permission denied for schema rota"))
+    with pytest.raises(Forbidden, match=r"permission denied .* grant it"):
         raise explained or AssertionError
 
 

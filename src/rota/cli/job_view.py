@@ -10,6 +10,7 @@ import orjson
 
 from rota.cli.output import format_cell, print_table
 from rota.control.service import JobDetail
+from rota.model.progress import show_progress
 from rota.store.jobs_read import JobSummary
 
 
@@ -25,13 +26,17 @@ def plain_detail(detail: JobDetail) -> dict[str, Any]:
     """A job with all its parts, for `--json`."""
     # What users stored may have numbers that are too big for the fast encoder.
     job = {field.name: getattr(detail.job, field.name) for field in dataclasses.fields(detail.job)}
-    job |= {name: _exactly(job[name]) for name in ("payload", "result", "last_error", "triggered_by", "retry")}
+    job |= {name: _exactly(job[name]) for name in ("payload", "result", "last_error", "triggered_by", "retry", "progress")}
     runs = [
         {field.name: getattr(run, field.name) for field in dataclasses.fields(run)}
         | {"result": _exactly(run.result), "error": _exactly(run.error)}
         for run in detail.runs
     ]
-    return {"job": job, "runs": runs, "parents": detail.parents, "children": detail.children}
+    edits = [
+        {"attempt": edit.attempt, "edited_at": edit.edited_at, "edited_by": edit.edited_by, "payload": _exactly(edit.payload)}
+        for edit in detail.edits
+    ]
+    return {"job": job, "runs": runs, "parents": detail.parents, "children": detail.children, "edits": edits}
 
 
 def print_detail(detail: JobDetail) -> None:
@@ -54,6 +59,7 @@ def print_detail(detail: JobDetail) -> None:
         "key": job.key,
         "owner": job.owner,
         "triggered by": None if job.triggered_by is None else _text(job.triggered_by),
+        "progress": job.progress and show_progress(job.progress),
         "payload": _text(job.payload),
         "result": None if job.result is None else _text(job.result),
         "error": job.last_error and f"{job.last_error.get('type')}: {job.last_error.get('message')}",
@@ -78,6 +84,12 @@ def print_detail(detail: JobDetail) -> None:
                 ]
                 for run in detail.runs
             ],
+        )
+    if detail.edits:
+        print()
+        print_table(
+            ["edited", "by", "after attempt", "payload until then"],
+            [[edit.edited_at, _text(edit.edited_by), edit.attempt, _text(edit.payload)] for edit in detail.edits],
         )
     for name, relatives in (("parent", detail.parents), ("child", detail.children)):
         if relatives:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -13,16 +12,18 @@ import typer
 from rota.cli.database import run
 from rota.cli.job_view import format_line, plain_detail, print_detail
 from rota.cli.locate import AppOption
-from rota.cli.output import JsonOption, YesOption, confirm, format_cell, print_json, print_table, read_moment, say
-from rota.control import service
+from rota.cli.logs import plain_line, print_line
+from rota.cli.output import JsonOption, YesOption, confirm, format_cell, print_json, print_table, read_moment, read_since, say
+from rota.control import logs, service
 from rota.errors import UsageError
 from rota.model.duration import parse_duration
 from rota.model.filters import JobFilter
 
 if TYPE_CHECKING:
-    from rota.control.service import Bulk
+    from rota.control.service import Bulk, JobDetail
     from rota.db.connection import AsyncConn
     from rota.store.jobs_read import JobSummary
+    from rota.store.logs_read import LogLine
 
 app = typer.Typer(
     help="List, show, enqueue, retry and cancel jobs; why one waits.",
@@ -74,11 +75,19 @@ def list_(
 @app.command()
 def show(id: IdArgument, as_json: JsonOption = False) -> None:
     """Show a job with its attempts and relatives."""
-    detail = run(lambda conn: service.get_job(conn, id))
+    detail, lines = run(lambda conn: _look(conn, id))
     if as_json:
-        print_json(plain_detail(detail))
-    else:
-        print_detail(detail)
+        print_json({**plain_detail(detail), "logs": [plain_line(line) for line in lines]})
+        return
+    print_detail(detail)
+    if lines:
+        print()
+    for line in lines:
+        print_line(line)
+
+
+async def _look(conn: AsyncConn, id: UUID) -> tuple[JobDetail, list[LogLine]]:
+    return await service.get_job(conn, id), await logs.last_lines(conn, id)
 
 
 @app.command()
@@ -138,12 +147,27 @@ def retry(
     key: KeyOption = None,
     text: TextOption = None,
     since: SinceOption = None,
+    payload: Annotated[str | None, typer.Option(metavar="JSON", help="Run it with this payload instead, - for stdin.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change this of the payload; JSON or text; may be repeated."),
+    ] = None,
+    location: AppOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Put failed or canceled jobs back in the queue, by id or by a filter."""
+    """Put failed or canceled jobs back in the queue, by id or by a filter; one job also with another payload.
+
+    A changed payload is validated as by `rota jobs enqueue`. The job keeps its id and its history, and `rota jobs show` says what
+    the payload was and who changed it.
+    """
     filter = _filter(state, task, queue, key, text, since)
-    if _by_id(ids, filter):
+    if payload is not None or set_:
+        from rota.cli.edit import edit
+
+        _by_id(ids, filter)
+        _change_each(ids or [], edit(ids or [], payload, set_ or [], location), "edited and retried", as_json)
+    elif _by_id(ids, filter):
         _change_each(ids or [], service.retry_job, "retried", as_json)
     else:
         _change_matching(service.to_retry(filter), service.retry_jobs, "retry", "retried", yes, as_json)
@@ -200,11 +224,7 @@ def why(id: IdArgument, as_json: JsonOption = False) -> None:
 def _filter(
     state: list[str] | None, task: str | None, queue: str | None, key: str | None, text: str | None, since: str | None
 ) -> JobFilter:
-    return JobFilter(state or (), task, queue, key, text, None if since is None else _since(since))
-
-
-def _since(text: str) -> datetime | timedelta:
-    return read_moment(text, "--since") if text[:4].isdigit() and "-" in text else parse_duration(text, name="--since")
+    return JobFilter(state or (), task, queue, key, text, None if since is None else read_since(since, "--since"))
 
 
 def _by_id(ids: list[UUID] | None, filter: JobFilter) -> bool:

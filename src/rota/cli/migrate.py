@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import psycopg
 import typer
 
 from rota.cli.output import JsonOption, YesOption, confirm, print_json, print_table, say
 from rota.config import load_settings
-from rota.db import migrations
+from rota.db import grants, migrations
 from rota.errors import NotFound, UsageError
 
 app = typer.Typer(help="Bring the database's schema up or down.", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -68,6 +68,26 @@ def status(as_json: JsonOption = False) -> None:
             [[f"{each.number:04}", each.name, _word(each), each.applied_at] for each in states],
         )
     migrations.require_current(states)
+
+
+@app.command()
+def grant(
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="A role of the PostgreSQL server.", show_default=False)],
+    kind: Annotated[str, typer.Option("--as", help="read: look at everything; operate: also what operators do.")],
+    only_print: Annotated[bool, typer.Option("--print", help="Print the SQL instead of running it.")] = False,
+) -> None:
+    """Let a role of the database look at Rota's tables, or operate jobs, queues and schedules.
+
+    Neither may write runs and logs: that is the system's.
+    """
+    with _connect() as conn:
+        migrations.require_current(migrations.status(conn))
+        if only_print:
+            for statement in grants.statements(conn, role, cast(grants.Kind, kind)):
+                print(f"{statement};")
+            return
+        grants.grant(conn, role, cast(grants.Kind, kind))
+    say(f"role {role} may {kind} now")
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.errors import DatabaseError, RotaError, UsageError
-from rota.model.duration import show_duration
+from rota.errors import DatabaseError, Forbidden, RotaError, UsageError
+from rota.model.duration import parse_duration, show_duration
 
 JSON_VERSION = 1  # of the shape that `--json` prints: it goes up when a field is renamed or removed
 
@@ -73,6 +73,11 @@ def read_moment(text: str, name: str) -> datetime:
         raise UsageError(f"{name}={text!r} is not a time: write 2030-01-31T09:00 or 2030-01-31T09:00+02:00") from error
 
 
+def read_since(text: str, name: str) -> datetime | timedelta:
+    """The time that an option says, or how long ago: "1h", "2030-01-31T09:00"."""
+    return read_moment(text, name) if text[:4].isdigit() and "-" in text else parse_duration(text, name=name)
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """Asks before something is destroyed; where nobody can answer, `--yes` is needed."""
     if yes:
@@ -98,7 +103,7 @@ def explain_driver_error(error: BaseException) -> RotaError | None:
         case psycopg.errors.LockNotAvailable():
             return DatabaseError("another session holds a lock that is needed here; nothing was changed: try again in a moment")
         case psycopg.errors.InsufficientPrivilege():
-            return DatabaseError(f"{_first_line(error)}: grant it to the user of database.url, or connect as another")
+            return Forbidden(f"{_first_line(error)}: `rota migrate grant` gives a user rights; grant it, or connect as another")
         case psycopg.OperationalError():
             return DatabaseError(
                 f"PostgreSQL cannot be reached or gave up: {_first_line(error)}; check database.url, then `rota doctor`"

@@ -12,6 +12,7 @@ from rota.cli.database import check_schema
 from rota.cli.output import JsonOption, print_json, say
 from rota.cli.signals import on_signals
 from rota.config import Settings, load_settings
+from rota.control.alerts import Watch
 from rota.db.connection import close_quietly, connect_async
 from rota.engine.scheduler import Scheduler
 from rota.engine.supervisor import end_with_parent
@@ -59,14 +60,17 @@ async def _schedule(settings: Settings) -> None:
     Journal(events)
     stopping = asyncio.Event()
     on_signals(stopping.set)
-    serving = asyncio.create_task(
-        keep_serving(_scheduler(settings, events), settings.database.dsn, events, pooled=settings.database.pooled)
-    )
-    stop: asyncio.Task[Any] = asyncio.create_task(stopping.wait())
-    await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (serving, stop):
+    # Alerts too: where all workers are dead or stuck, nobody else is there to raise them.
+    services = (_scheduler(settings, events), Watch(settings.alerts))
+    serving: set[asyncio.Task[Any]] = {
+        asyncio.create_task(keep_serving(service, settings.database.dsn, events, pooled=settings.database.pooled))
+        for service in services
+    }
+    tasks = serving | {asyncio.create_task(stopping.wait())}
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
         task.cancel()
-    await asyncio.wait({serving, stop})
+    await asyncio.wait(tasks)
 
 
 async def _tick(settings: Settings) -> tuple[Counter[str], list[str]]:
@@ -85,6 +89,7 @@ async def _tick(settings: Settings) -> tuple[Counter[str], list[str]]:
     conn = await connect_async(settings.database.dsn, "tick", pooled=settings.database.pooled)
     try:
         await _scheduler(settings, events).tick(conn)
+        await Watch(settings.alerts).run_once(conn)
     finally:
         await close_quietly(conn)
     return counts, alerts

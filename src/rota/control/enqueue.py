@@ -66,8 +66,8 @@ async def enqueue(
             )
             return id, await jobs_change.is_new(conn, id)
     except psycopg.DatabaseError as error:
-        if (refusal := _refusal(error)) is not None:
-            raise refusal from error
+        if (refused := refusal(error)) is not None:
+            raise refused from error
         raise
 
 
@@ -84,7 +84,8 @@ async def check_task(conn: AsyncConn, task: str, payload: dict[str, Any]) -> Non
         raise PayloadError(f"task {task!r} has no parameter {', '.join(sorted(unknown))}")
 
 
-def _refusal(error: psycopg.DatabaseError) -> RotaError | None:
+def refusal(error: psycopg.DatabaseError) -> RotaError | None:
+    """Our error for what the functions of the schema say to a job that they do not take; None for errors of other kinds."""
     message, hint = error.diag.message_primary or str(error), error.diag.message_hint
     text = f"{message}. {hint}" if hint else message
     match error.sqlstate:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from rota.control.explain_limits import explain_limits
 from rota.control.service import get_job
 from rota.control.words import moment, number, shorten, span
 from rota.db.connection import AsyncConn
 from rota.model.capped import COUNT_CAP, Capped
 from rota.store import jobs_read, workers_read
-from rota.store.jobs_read import AdmittedJob, JobRecord, LiveJob, RunningJob
+from rota.store.jobs_read import JobRecord, LiveJob, RunningJob
 from rota.store.workers_read import WorkerRecord
 
 SHOWN = 10
@@ -46,9 +47,10 @@ async def why(conn: AsyncConn, job_id: UUID) -> Explanation:
     workers = await workers_read.read_all(conn, jobs=0)
     if job.state == "running":
         return Explanation(job_id, "running", _running(job, workers))
-    reasons = await _waiting(conn, job) + _not_due(job) + _cancel_requested(job) + _paused(job) + _nobody(job, workers)
-    if job.state == "held":
-        reasons += await _held(conn, job)
+    reasons = await _waiting(conn, job) + _not_due(job) + _cancel_requested(job) + _paused(job)
+    reasons += _disabled(job) + _nobody(job, workers)
+    if job.state == "held" and not job.disabled:
+        reasons.append(Reason("held", await explain_limits(conn, job)))
     if not reasons:
         reasons = await _in_line(conn, job, workers)
     return Explanation(job_id, "waiting" if job.state == "waiting" else "queued", reasons + _quarantine(job))
@@ -138,6 +140,15 @@ def _paused(job: LiveJob) -> list[Reason]:
     ]
 
 
+def _disabled(job: LiveJob) -> list[Reason]:
+    if not job.disabled:
+        return []
+    since = f" since {moment(job.disabled_at)}" if job.disabled_at else ""
+    by = f", by {shorten(job.disabled_by)}" if job.disabled_by else ""
+    reason = f" ({shorten(job.disable_reason)})" if job.disable_reason else ""
+    return [Reason("task_disabled", f"Task {job.task!r} is disabled{since}{by}{reason}: `rota tasks enable {job.task}`.")]
+
+
 def _nobody(job: LiveJob, workers: list[WorkerRecord]) -> list[Reason]:
     live = [worker for worker in workers if worker.state == "live"]
     there = [worker for worker in live if job.queue in worker.queues]
@@ -166,26 +177,6 @@ def _nobody(job: LiveJob, workers: list[WorkerRecord]) -> list[Reason]:
             )
         ]
     return []
-
-
-async def _held(conn: AsyncConn, job: LiveJob) -> list[Reason]:
-    limit = job.max_concurrency
-    holders = await jobs_read.admitted(conn, job.task, limit=SHOWN)
-    if limit is None or (len(holders) < limit and len(holders) < SHOWN):
-        return [
-            Reason(
-                "held", f"There is a place for it within the limit of task {job.task!r}: the next poll of a worker gives it one."
-            )
-        ]
-    names = ", ".join(_describe_holder(each) for each in holders)
-    more = f", and up to {limit - len(holders):,} more" if limit > len(holders) else ""
-    return [Reason("held", f"It is held by the limit of {number(limit, 'running job')} of this task: held by {names}{more}.")]
-
-
-def _describe_holder(job: AdmittedJob) -> str:
-    if job.claimed_at is None:
-        return f"job {job.id}, which comes next"
-    return f"job {job.id}, running on worker {job.worker_id} since {moment(job.claimed_at)}"
 
 
 def _quarantine(job: LiveJob) -> list[Reason]:

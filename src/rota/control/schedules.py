@@ -5,6 +5,7 @@ Everything here is steps over a connection: the caller's own, in the caller's tr
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -146,7 +147,7 @@ def check_task(name: str, tasks: Mapping[str, TaskSpec], payload: Mapping[str, A
     spec = tasks.get(name)
     if spec is None:
         raise UnknownTask(f"there is no task {name!r}: defined are {', '.join(sorted(tasks)) or 'none'}")
-    spec.payload.encode_json(payload)
+    spec.payload.encode_json({**json.loads(spec.default_payload), **payload})
 
 
 def unknown(name: str) -> NotFound:

@@ -18,6 +18,7 @@ from rota.errors import Conflict, InvalidTransition, NotFound, UnknownQueue, Usa
 from rota.model.capped import COUNT_CAP, Capped
 from rota.model.filters import FINISHED_STATES, LIVE_STATES, JobFilter
 from rota.store import jobs_change, jobs_read, queues, workers_read
+from rota.store.jobs_change import Edit
 from rota.store.jobs_read import JobRecord, JobSummary, Relative, RunRecord
 from rota.store.workers_read import WorkerRecord
 
@@ -26,6 +27,7 @@ BULK_BATCH = 100
 LOCK_TRIES = 5
 RELATIVES_SHOWN = 100
 RUNS_SHOWN = 100
+EDITS_SHOWN = 20
 
 RETRYABLE = ("failed", "canceled", "queued")
 CANCELABLE = LIVE_STATES
@@ -46,12 +48,13 @@ class JobPage:
 
 @dataclass(frozen=True, slots=True)
 class JobDetail:
-    """A job, its finished attempts (the newest first) and its relatives."""
+    """A job, its finished attempts (the newest first), its relatives, and what its payload was before it was edited."""
 
     job: JobRecord
     runs: list[RunRecord]
     parents: list[Relative]
     children: list[Relative]
+    edits: list[Edit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,14 @@ class Queue:
     pause_reason: str | None
     ready: Capped
     delayed: Capped
-    held: Capped  # by the limits of their tasks
+    held: Capped  # by limits
     waiting: Capped
     running: Capped
     oldest_age: timedelta | None
     workers: int
+    max_concurrency: int | None = None
+    rate: str | None = None
+    overridden: bool = False  # these two are an operator's and not code's
 
 
 async def list_jobs(conn: AsyncConn, filter: JobFilter | None = None, *, before: UUID | None = None, limit: int = 50) -> JobPage:
@@ -106,18 +112,25 @@ async def get_job(conn: AsyncConn, id: UUID) -> JobDetail:
     """One job with its attempts and relatives."""
     job = await jobs_read.get(conn, id)
     if job is None:
-        raise _no_job(id)
+        raise no_job(id)
     return JobDetail(
         job,
         await jobs_read.runs(conn, id, limit=RUNS_SHOWN),
         await jobs_read.parents(conn, id, limit=RELATIVES_SHOWN),
         await jobs_read.children(conn, id, limit=RELATIVES_SHOWN),
+        await jobs_change.edits(conn, id, limit=EDITS_SHOWN),
     )
 
 
 async def retry_job(conn: AsyncConn, id: UUID) -> JobSummary:
     """Puts a failed or canceled job back in the queue, with its history; one that waits for its time runs at once."""
-    match await _change_one(conn, id, jobs_change.retry):
+    was = await change_one(conn, id, jobs_change.retry)
+    return await retried(conn, id, was)
+
+
+async def retried(conn: AsyncConn, id: UUID, was: str | None) -> JobSummary:
+    """The job after a retry that has found it in this state; an error where that has changed nothing."""
+    match was:
         case "completed":
             raise InvalidTransition(f"job {id} is completed and cannot be retried: enqueue a new job with its payload")
         case "running":
@@ -131,7 +144,7 @@ async def retry_job(conn: AsyncConn, id: UUID) -> JobSummary:
 
 async def cancel_job(conn: AsyncConn, id: UUID, *, reason: str | None = None) -> JobSummary:
     """Ends a job that does not run; one that does is asked to stop, and stays running until it has."""
-    was = await _change_one(conn, id, partial(jobs_change.cancel, reason=reason))
+    was = await change_one(conn, id, partial(jobs_change.cancel, reason=reason))
     job = await _summary(conn, id)
     if was is None and job.state in FINISHED_STATES:
         raise InvalidTransition(f"job {id} is {job.state} already: only waiting, queued and running jobs can be canceled")
@@ -185,6 +198,9 @@ async def list_queues(conn: AsyncConn) -> list[Queue]:
             running=Capped(row.running, row.running_capped),
             oldest_age=row.oldest_age,
             workers=sum(row.name in worker.queues for worker in workers),
+            max_concurrency=row.max_concurrency,
+            rate=row.rate,
+            overridden=row.overridden,
         )
         for row in await queues.read_all(conn)
     ]
@@ -193,13 +209,13 @@ async def list_queues(conn: AsyncConn) -> list[Queue]:
 async def pause_queue(conn: AsyncConn, name: str, *, reason: str | None = None) -> None:
     """Stops claims from a queue, over restarts too, until it is resumed; what runs already goes on."""
     if not await queues.pause(conn, name, reason=reason):
-        raise await _unknown_queue(conn, name)
+        raise await unknown_queue(conn, name)
 
 
 async def resume_queue(conn: AsyncConn, name: str) -> None:
     """Lets a queue be claimed from again."""
     if not await queues.resume(conn, name):
-        raise await _unknown_queue(conn, name)
+        raise await unknown_queue(conn, name)
 
 
 async def list_workers(conn: AsyncConn) -> list[WorkerRecord]:
@@ -207,7 +223,8 @@ async def list_workers(conn: AsyncConn) -> list[WorkerRecord]:
     return await workers_read.read_all(conn)
 
 
-async def _change_one(conn: AsyncConn, id: UUID, change: Change) -> str | None:
+async def change_one(conn: AsyncConn, id: UUID, change: Change) -> str | None:
+    """Changes one job and gives the state it was in; Conflict if somebody's transaction has it."""
     try:
         return (await _change(conn, [id], change))[id]
     except errors.LockNotAvailable as error:
@@ -269,7 +286,7 @@ async def _try_change(conn: AsyncConn, ids: list[UUID], change: Change) -> dict[
 async def _summary(conn: AsyncConn, id: UUID) -> JobSummary:
     for job in await jobs_read.summaries(conn, [id]):
         return job
-    raise _no_job(id)
+    raise no_job(id)
 
 
 def _need_filter(filter: JobFilter) -> None:
@@ -277,7 +294,8 @@ def _need_filter(filter: JobFilter) -> None:
         raise UsageError("an operation on many jobs needs a filter: a state, task, queue, key, text or since")
 
 
-def _no_job(id: UUID) -> NotFound:
+def no_job(id: UUID) -> NotFound:
+    """What to say of an id that means nothing here."""
     return NotFound(f"there is no job {id}: `rota jobs list` shows the newest; old history may have been pruned")
 
 
@@ -290,7 +308,8 @@ async def _superseded(conn: AsyncConn, id: UUID) -> InvalidTransition:
     )
 
 
-async def _unknown_queue(conn: AsyncConn, name: str) -> UnknownQueue:
+async def unknown_queue(conn: AsyncConn, name: str) -> UnknownQueue:
+    """What to say of a queue that is not there."""
     known = await queues.names(conn)
     advice = did_you_mean(name, known, f"known are {', '.join(known) or 'none, since no worker has started yet'}")
     return UnknownQueue(f"there is no queue {name!r}: {advice}")

@@ -7,16 +7,15 @@ import random
 from collections import deque
 from collections.abc import Callable, Collection
 from time import monotonic
-from uuid import UUID
 
-from rota.db.connection import AsyncConn, answer_within
 from rota.engine.completer import Completer
 from rota.engine.holdings import Holdings
 from rota.engine.options import WorkerOptions
+from rota.engine.transport import Session
 from rota.events import Events, RunsClaimed
+from rota.model.limits import Limited
+from rota.model.position import START, Position
 from rota.model.run import Run
-from rota.store import runs as store
-from rota.store import workers
 
 ANSWER_WITHIN_S = 10.0  # a claim never waits for locks: one that takes longer has lost its server
 SWEEP_COST = 20  # a claim from the very beginning may take one part in this of the time
@@ -41,22 +40,24 @@ class Queue:
         self.weight = weight
         self.sweep_at = 0.0
         self.unswept = False  # the last claim looked only at what lies after the position
-        self._after: store.Position | None = None
+        self._after: Position | None = None
 
-    async def claim(self, conn: AsyncConn, worker: UUID, limit: int, lease_s: float) -> list[Run]:
+    async def claim(self, session: Session, limit: int, lease_s: float) -> list[Run]:
         """Takes up to `limit` jobs."""
         started = monotonic()
         sweep = self._after is None or started >= self.sweep_at
-        after = store.START if sweep or self._after is None else self._after
-        with answer_within(conn, ANSWER_WITHIN_S):
-            runs = await store.claim(conn, worker=worker, queue=self.name, limit=limit, lease_s=lease_s, after=after, now=started)
+        after = START if sweep or self._after is None else self._after
+        with session.answer_within(ANSWER_WITHIN_S):
+            runs = await session.claim(self.name, limit, lease_s=lease_s, after=after, now=started)
         self.unswept = not sweep
         if sweep:
             ended = monotonic()
             self.sweep_at = ended + min((ended - started) * SWEEP_COST, SWEEP_AT_LEAST_EVERY_S)
         if runs:
-            last = store.Position(runs[-1].priority, runs[-1].run_at, runs[-1].id)
-            self._after = last if self._after is None or self._after < last else self._after
+            last = Position(runs[-1].priority, runs[-1].run_at, runs[-1].id)
+            # A sweep that comes back full is in the middle of something that was let go late, say of a task that was disabled.
+            is_behind = sweep and len(runs) == limit
+            self._after = last if self._after is None or self._after < last or is_behind else self._after
         return runs
 
 
@@ -66,44 +67,44 @@ class Claimer:
     name = "claimer"
 
     def __init__(
-        self, worker: UUID, options: WorkerOptions, holdings: Holdings, completer: Completer, events: Events,
+        self, options: WorkerOptions, holdings: Holdings, completer: Completer, events: Events,
         pace_s: Callable[[], float | None], limited: Collection[str],
     ) -> None:  # fmt: skip
         self.in_flight = False  # a claim has been sent and its answer not been taken in
-        self._worker = worker
         self._options = options
         self._holdings = holdings
         self._completer = completer
         self._events = events
         self._pace_s = pace_s
-        self._limited = limited  # tasks with a max_concurrency
+        self._limited = limited  # tasks of ours that have limits
+        self._limits = Limited()  # as of the last look, of all
         self._queues = [Queue(name, weight) for name, weight in options.queues.items()]
         self._promote_at = 0.0
-        self._wants_wake: bool | None = None  # what the database was told
+        self._wakes = True  # this session can be woken
+        self._wants_wake: bool | None = None  # what was said about it
         self._found = deque([0.0], maxlen=BUSY_CLAIMS)  # when the last claims with work were
         self._looks = 0
         self._woken = False
 
-    async def serve(self, conn: AsyncConn) -> None:
-        """Claims on this connection until it breaks."""
+    async def serve(self, session: Session) -> None:
+        """Claims on this session until it breaks."""
         self._wants_wake = None
-        # A claim may have been granted on a connection that broke before it could say so.
-        with answer_within(conn, ANSWER_WITHIN_S):
-            await store.release_unknown(conn, worker=self._worker, known=self._holdings.held.keys(), older_than_s=0)
-            if not self._options.pooled:
-                await conn.execute("LISTEN rota_wake")
+        # A claim may have been granted on a session that broke before it could say so.
+        with session.answer_within(ANSWER_WITHIN_S):
+            await session.release_unknown(self._holdings.held.keys(), older_than_s=0)
+            self._wakes = await session.listen()
         while True:
-            await self._promote(conn)
+            await self._promote(session)
             self._holdings.room.clear()
             want = self._room()
             if want == 0:
                 await self._wait_for_room()
-            elif await self.run_once(conn, want) < want:
-                await self._rest(conn)
+            elif await self.run_once(session, want) < want:
+                await self._rest(session)
             else:
-                await self._stay_awake(conn)
+                await self._stay_awake(session)
 
-    async def run_once(self, conn: AsyncConn, want: int) -> int:
+    async def run_once(self, session: Session, want: int) -> int:
         """Claims up to `want` jobs; says how many were found."""
         found = 0
         for queue, share in self._shares(want):
@@ -112,10 +113,10 @@ class Claimer:
                 continue
             self.in_flight = True
             try:
-                runs = await queue.claim(conn, self._worker, limit, self._options.lease_s)
+                runs = await queue.claim(session, limit, self._options.lease_s)
                 found += len(runs)
-                if self._limited:
-                    runs = await self._hold_back(conn, runs)
+                if any(self._limits):
+                    runs = await self._hold_back(session, runs)
                 self._holdings.add(runs)
             finally:
                 self.in_flight = False
@@ -127,15 +128,18 @@ class Claimer:
             self._looks = 0
         return found
 
-    async def _hold_back(self, conn: AsyncConn, runs: list[Run]) -> list[Run]:
-        """Puts back jobs that were enqueued before their task had its limit: they wait for a place like the others."""
-        strays = [run for run in runs if run.task in self._limited and not run.limited]
+    async def _hold_back(self, session: Session, runs: list[Run]) -> list[Run]:
+        """Puts back jobs that were enqueued before their task or queue had its limit: they wait for a place like the others."""
+        limits = self._limits
+        if limits.tasks.isdisjoint({run.task for run in runs}) and limits.queues.isdisjoint({run.queue for run in runs}):
+            return runs
+        strays = [run for run in runs if limits.concerns(run.task, run.queue) and not run.limited]
         if not strays:
             return runs
-        with answer_within(conn, ANSWER_WITHIN_S):
-            await store.hold_back(conn, worker=self._worker, runs=strays)
+        with session.answer_within(ANSWER_WITHIN_S):
+            await session.hold_back(strays)
         self._promote_at = 0.0
-        return [run for run in runs if run.task not in self._limited or run.limited]
+        return [run for run in runs if run.limited or not limits.concerns(run.task, run.queue)]
 
     def _shares(self, want: int) -> list[tuple[Queue, int]]:
         """Which queues to ask for how many: first each for its share by weight, in a random order by weight, then for the rest."""
@@ -167,54 +171,58 @@ class Claimer:
         except TimeoutError:
             pass
 
-    async def _promote(self, conn: AsyncConn) -> None:
+    async def _promote(self, session: Session) -> None:
         if (now := monotonic()) < self._promote_at:
             return
-        with answer_within(conn, ANSWER_WITHIN_S):
-            promoted, next_s = await store.promote(conn)
+        with session.answer_within(ANSWER_WITHIN_S):
+            promoted, next_s, self._limits = await session.promote()
         interval = self._options.poll_interval_s
-        if self._limited and self._wants_wake is False:
+        if self._wants_wake is False and self._has_limits:
             interval = min(interval, LOOK_FOR_HELD_S)
         self._promote_at = now if promoted else now + (interval if next_s is None else min(next_s, interval))
 
     def _is_busy(self) -> bool:
         return len(self._found) == BUSY_CLAIMS and monotonic() - self._found[0] < BUSY_FOR_S
 
-    async def _stay_awake(self, conn: AsyncConn) -> None:
+    async def _stay_awake(self, session: Session) -> None:
         """There is more than can be taken: nobody needs to wake us."""
         if self._wants_wake is not False and self._is_busy():
-            await self._set_wants_wake(conn, False)
+            await self._set_wants_wake(session, False)
 
-    async def _rest(self, conn: AsyncConn) -> None:
+    async def _rest(self, session: Session) -> None:
         """There was less than asked for. While jobs keep coming, look again soon; else ask to be woken and wait."""
         if self._woken:
             # It may have been for a job that is due later, or held: find out. Now, and not before the claim, which is urgent.
             self._woken, self._promote_at = False, 0.0
-        elif self._options.pooled:
+        elif not self._wakes:
             await self._wait(self._options.poll_interval_s if monotonic() - self._found[-1] > BUSY_FOR_S else POLL_BUSY_S)
         elif self._is_busy() or (self._wants_wake is False and monotonic() - self._found[-1] < BUSY_FOR_S):
             if self._wants_wake is not False:
-                await self._set_wants_wake(conn, False)
+                await self._set_wants_wake(session, False)
             await self._wait(POLL_BUSY_S)
         elif not self._wants_wake:
             # The claim that follows finds what was committed before anybody could know that we wish to be woken.
-            await self._set_wants_wake(conn, True)
+            await self._set_wants_wake(session, True)
         else:
             # A transaction that looked before we asked may commit any time now: look a few times before trusting the wake-up.
             look_s = min(FIRST_LOOK_S * 2.0**self._looks, self._options.poll_interval_s)
             self._looks = min(self._looks + 1, 20)
-            await self._wait_for_wake(conn, self._bounded(look_s))
+            await self._wait_for_wake(session, self._bounded(look_s))
             if not self._woken:
                 self._look_for_held()
 
     def _look_for_held(self) -> None:
         """Jobs that nobody may have told us of are found by the next claim, but for those that are held."""
-        if self._limited:
+        if self._has_limits:
             self._promote_at = 0.0
 
-    async def _set_wants_wake(self, conn: AsyncConn, wants_wake: bool) -> None:
-        with answer_within(conn, ANSWER_WITHIN_S):
-            await workers.want_wake(conn, id=self._worker, wants_wake=wants_wake)
+    @property
+    def _has_limits(self) -> bool:
+        return bool(self._limited) or not self._limits.queues.isdisjoint(self._options.queues)
+
+    async def _set_wants_wake(self, session: Session, wants_wake: bool) -> None:
+        with session.answer_within(ANSWER_WITHIN_S):
+            await session.want_wake(wants_wake)
         self._wants_wake = wants_wake
         self._look_for_held()
 
@@ -227,6 +235,6 @@ class Claimer:
     async def _wait(self, seconds: float) -> None:
         await asyncio.sleep(self._bounded(seconds))
 
-    async def _wait_for_wake(self, conn: AsyncConn, seconds: float) -> None:
-        async for _ in conn.notifies(timeout=seconds, stop_after=1):
+    async def _wait_for_wake(self, session: Session, seconds: float) -> None:
+        if await session.wait_for_wake(seconds):
             self._woken = True

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from time import monotonic
-from uuid import UUID
 
-import psycopg
-
-from rota.db.connection import AsyncConn, answer_within, is_disconnect
 from rota.engine.holdings import Holdings
+from rota.engine.transport import Session
 from rota.events import Events, RunLeaseLost, RunsFinished
 from rota.model.run import Run
-from rota.store import runs as store
-from rota.store.jobs_change import wait_briefly
 
 BATCH = 500
 PATIENCE_S = 0.005
 ANSWER_WITHIN_S = 20.0
-PLANS_LAST_S = 1.0  # the plan for an empty table reads all of a full one, and a table can fill within a second
 LOCKED_AGAIN_S = 0.5  # until a run whose job is locked is tried again
-_LOCKED = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
-_REFUSED = (psycopg.DataError, psycopg.IntegrityError, psycopg.InternalError)  # the statement, not the connection, is to blame
 _by_id = attrgetter("id")
 
 
@@ -33,12 +24,10 @@ class Completer:
 
     name = "completer"
 
-    def __init__(self, worker: UUID, holdings: Holdings, events: Events, *, pooled: bool = False) -> None:
+    def __init__(self, holdings: Holdings, events: Events) -> None:
         self.pending: list[Run] = []
-        self._worker = worker
         self._holdings = holdings
         self._events = events
-        self._pooled = pooled
         self._news = asyncio.Event()
         self._flushing: list[Run] = []
         self._locked: set[str] = set()  # jobs that were, when last looked
@@ -59,17 +48,13 @@ class Completer:
         while self.backlog and monotonic() < deadline:
             await asyncio.sleep(0.01)
 
-    async def serve(self, conn: AsyncConn) -> None:
-        """Writes batches on this connection until it breaks; what was not confirmed is written again on the next one."""
-        planned = monotonic()
+    async def serve(self, session: Session) -> None:
+        """Writes batches on this session until it breaks; what was not confirmed is written again on the next one."""
         while True:
             if not self._flushing:
                 self._flushing = await self.take()
-            with answer_within(conn, ANSWER_WITHIN_S):
-                if monotonic() - planned > PLANS_LAST_S:
-                    await conn.execute("DISCARD PLANS")
-                    planned = monotonic()
-                await self.run_once(conn, self._flushing)
+            with session.answer_within(ANSWER_WITHIN_S):
+                await self.run_once(session, self._flushing)
             self._flushing = []
             self._holdings.room.set()  # a claimer that waited for us to catch up may go on
 
@@ -85,21 +70,23 @@ class Completer:
         batch, self.pending = self.pending[:BATCH], self.pending[BATCH:]
         return batch
 
-    async def run_once(self, conn: AsyncConn, batch: Sequence[Run]) -> None:
+    async def run_once(self, session: Session, batch: Sequence[Run]) -> None:
         """Records one batch and tells what became of it."""
         # In the order in which an enqueue locks parents: the other way round the two could deadlock.
         unsaid = sorted((run for run in batch if run.state is None), key=_by_id)
-        locked = await self._still_locked(conn, unsaid)
+        locked = await self._still_locked(session, unsaid)
         try:
-            await self._record(conn, [run for run in unsaid if run.id not in locked])
-        except _LOCKED:
-            # Somebody's transaction has a job of the batch: those that are free need not wait for it.
-            locked = await store.locked(conn, runs=unsaid)
-            await self._record_free(conn, [run for run in unsaid if run.state is None and run.id not in locked])
-        except _REFUSED as error:
-            if is_disconnect(error):
-                raise
-            await self._record_alone(conn, [run for run in unsaid if run.state is None])
+            await self._record(session, [run for run in unsaid if run.id not in locked])
+        except Exception as error:
+            match session.fault_of(error):
+                case "locked":
+                    # Somebody's transaction has a job of the batch: those that are free need not wait for it.
+                    locked = await session.locked(unsaid)
+                    await self._record_free(session, [run for run in unsaid if run.state is None and run.id not in locked])
+                case "refused":
+                    await self._record_alone(session, [run for run in unsaid if run.state is None])
+                case _:
+                    raise
         finished = []
         for run in batch:
             if run.state is None:
@@ -113,64 +100,59 @@ class Completer:
                 finished.append(run)
         self._events.emit(RunsFinished(finished))
 
-    async def _still_locked(self, conn: AsyncConn, runs: Sequence[Run]) -> set[str]:
+    async def _still_locked(self, session: Session, runs: Sequence[Run]) -> set[str]:
         suspects = [run for run in runs if run.id in self._locked] if self._locked else []
-        return await store.locked(conn, runs=suspects) if suspects else set()
+        return await session.locked(suspects) if suspects else set()
 
-    async def _record_free(self, conn: AsyncConn, runs: Sequence[Run]) -> None:
+    async def _record_free(self, session: Session, runs: Sequence[Run]) -> None:
         try:
-            await self._record(conn, runs)
-        except (*_LOCKED, *_REFUSED):  # one has a child that is locked, or was locked just now
-            await self._record_alone(conn, [run for run in runs if run.state is None])
+            await self._record(session, runs)
+        except Exception as error:
+            if session.fault_of(error) not in ("locked", "refused"):
+                raise
+            # One has a child that is locked, or was locked just now.
+            await self._record_alone(session, [run for run in runs if run.state is None])
 
-    async def _record(self, conn: AsyncConn, runs: Sequence[Run]) -> None:
+    async def _record(self, session: Session, runs: Sequence[Run]) -> None:
         completed = [run for run in runs if run.outcome == "completed"]
         other = [run for run in runs if run.outcome != "completed"]
         plain = [run for run in completed if not run.is_scheduled]
         scheduled = [run for run in completed if run.is_scheduled]
-        for complete, lane in ((store.complete, plain), (store.complete_scheduled, scheduled)):
+        for is_scheduled, lane in ((False, plain), (True, scheduled)):
             if not lane:
                 continue
-            async with self._impatient(conn):
-                not_ours = await complete(conn, worker=self._worker, runs=lane)
+            not_ours = await session.complete(lane, scheduled=is_scheduled)
             for run in lane:
                 if run.id in not_ours:
                     other.append(run)
                 else:
                     run.state = "completed"
         if other:
-            states = await self._finish(conn, other)
+            states = await session.finish(other)
             for run in other:
                 run.state = states[run.id] or "lost"
 
-    async def _record_alone(self, conn: AsyncConn, runs: Sequence[Run]) -> None:
+    async def _record_alone(self, session: Session, runs: Sequence[Run]) -> None:
         """One by one, so that none keeps another from being recorded."""
         for run in runs:
-            with contextlib.suppress(*_LOCKED):
-                try:
-                    states = await self._finish(conn, [run])
-                except _REFUSED as error:
-                    if is_disconnect(error):
-                        raise
-                    # What the handler left has been made safe to store, and yet it is not: better without it than never.
-                    run.result = None
-                    run.error = {"type": type(error).__name__, "message": f"could not be recorded in full: {error}"}
-                    states = await self._finish(conn, [run])
+            try:
+                states = await self._finish_alone(session, run)
+            except Exception as error:
+                if session.fault_of(error) != "locked":
+                    raise
+            else:
                 run.state = states[run.id] or "lost"
 
-    async def _finish(self, conn: AsyncConn, runs: Sequence[Run]) -> dict[str, str | None]:
-        async with self._impatient(conn):
-            return await store.finish(conn, worker=self._worker, runs=runs)
-
-    @contextlib.asynccontextmanager
-    async def _impatient(self, conn: AsyncConn) -> AsyncIterator[None]:
-        """Locks are not waited for long: by the session's settings, or where sessions have none, by the transaction's."""
-        if not self._pooled:
-            yield
-            return
-        async with conn.transaction():
-            await wait_briefly(conn)
-            yield
+    async def _finish_alone(self, session: Session, run: Run) -> dict[str, str | None]:
+        try:
+            return await session.finish([run])
+        except Exception as error:
+            if session.fault_of(error) != "refused":
+                raise
+            # What the handler left has been made safe to store, and yet it is not: better without it than never.
+            run.result = None
+            run.error = {"type": type(error).__name__, "message": f"could not be recorded in full: {error}"}
+            return await session.finish([run])
 
     def _put_off(self, run: Run) -> None:
         """It is locked, and must not hold up the next batch at once again."""

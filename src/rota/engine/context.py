@@ -15,7 +15,8 @@ from psycopg import AsyncConnection, Connection
 from rota.db.carriers import AsyncPsycopgCarrier, PsycopgCarrier, carry
 from rota.db.steps import Steps, carry_out, carry_out_async
 from rota.engine.desk import Desk
-from rota.lean import structlog
+from rota.engine.run_log import RunLogger
+from rota.model.progress import write_progress
 from rota.model.recurrence import Next, read_next
 from rota.model.run import Run
 from rota.model.sanitize import encode_result
@@ -30,13 +31,23 @@ class Context:
     def __init__(self, run: Run, desk: Desk) -> None:
         self._run = run
         self._desk = desk
-        self._log: Any = None
+        self._log: RunLogger | None = None
         self.result: Any = None  # what `transaction` stores as the job's result
 
     @property
     def job_id(self) -> UUID:
         """The job's id, the same in every attempt: a ready-made idempotency key for calls to the outside."""
         return self._run.job_id
+
+    @property
+    def run_id(self) -> str:
+        """The job's id and the attempt, as in `0198…/2`: what `rota logs --run` takes."""
+        return self._run.run_id
+
+    @property
+    def correlation_id(self) -> str:
+        """What ties this run to others: the `correlation_id` of `triggered_by`, else the job's id."""
+        return self._run.correlation_id
 
     @property
     def task(self) -> str:
@@ -96,11 +107,16 @@ class Context:
         return True
 
     @property
-    def log(self) -> Any:
-        """A logger that says whose lines these are."""
+    def log(self) -> RunLogger:
+        """A logger in the manner of structlog: to the process log at once, and kept with the run in the database."""
         if self._log is None:
-            self._log = structlog.get_logger("rota.task").bind(task=self.task, job_id=self._run.id, attempt=self.attempt)
+            self._log = RunLogger(self._run)
         return self._log
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Says how far the run has come, for others to see; may be called as often as one likes, and never waits."""
+        if self._run.book is not None:
+            self._run.book.show(self._run, write_progress(self._run, done, total, message))
 
     def transaction(self) -> JobTransaction:
         """A transaction in which the handler's writes and the job's completion commit together, or not at all.

@@ -10,10 +10,10 @@ from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from rota.db.connection import AsyncConn, connect_async
+from rota.engine.postgres import PostgresSession
 from rota.engine.threads import Threads
 from rota.events import Events
 from rota.model.run import Run
-from rota.store import workers
 
 
 class Desk:
@@ -58,7 +58,7 @@ class Desk:
     async def other_worker_knows(self, run: Run) -> bool:
         """Whether another live worker could run this task."""
         async with (await self.async_pool()).connection() as conn:
-            return await workers.knows_task(conn, id=self.worker_id, task=run.task, queue=run.queue)
+            return await PostgresSession(conn, self.worker_id).other_worker_knows(run.task, run.queue)
 
     async def close(self) -> None:
         """Closes the pools and lets the threads end."""

@@ -14,13 +14,16 @@ from rota.engine.desk import Desk
 from rota.engine.executor import Executor
 from rota.engine.holdings import Holdings
 from rota.engine.isolate import Quarantine
+from rota.engine.logbook import Logbook
 from rota.engine.options import WorkerOptions
+from rota.engine.postgres import PostgresTransport
+from rota.engine.run_log import listening
 from rota.engine.slots import Slots
+from rota.engine.transport import Session, Transport
 from rota.events import Events, RunsClaimed
 from rota.model.ids import new_id
 from rota.model.run import Run
 from rota.model.task import TaskSpec
-from rota.store import runs as store
 
 
 class Drain:
@@ -32,21 +35,26 @@ class Drain:
 
     def __init__(self, dsn: str, tasks: Mapping[str, TaskSpec], options: WorkerOptions, events: Events) -> None:
         self.next_s: float | None = None  # in how many seconds the next job was due, when last looked
-        self._dsn = dsn
         self._options = options
         self._events = events
-        self._worker = new_id()
+        worker = new_id()
+        self._transport: Transport = PostgresTransport(dsn, worker, pooled=options.pooled)
         self._holdings = Holdings()
-        self._desk = Desk(dsn, self._worker, size=options.concurrency, pooled=options.pooled)
-        self._quarantine = Quarantine(self._desk, dsn)
-        self._completer = Completer(self._worker, self._holdings, events)
-        executor = Executor(tasks, self._desk, events, self._quarantine.perform, options.lease_s)
+        self._desk = Desk(dsn, worker, size=options.concurrency, pooled=options.pooled)
+        self._quarantine = Quarantine(self._desk, dsn, options.logs)
+        self._book = Logbook(worker, options.logs, events)
+        self._dsn = dsn
+        self._book_conn: AsyncConn | None = None
+        self._listening = listening()
+        self._completer = Completer(self._holdings, events)
+        executor = Executor(tasks, self._desk, events, self._quarantine.perform, options.lease_s, self._book)
         self._slots = Slots(options.concurrency, self._holdings, executor, self._completer, events)
-        self._conn: AsyncConn | None = None
+        self._session: Session | None = None
         self._ticking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._conn = await connect_async(self._dsn, "drain", pooled=self._options.pooled)
+        self._session = await self._transport.open("drain")
+        self._listening.__enter__()
         self._slots.start()
         self._ticking = asyncio.create_task(self._slots.tick(), name="rota-tick")
         return self
@@ -56,26 +64,32 @@ class Drain:
             self._ticking.cancel()
             await asyncio.wait({self._ticking})
         await self._slots.close()
+        self._listening.__exit__(None, None, None)
+        await close_quietly(self._book_conn)
         await self._quarantine.close()
         await self._desk.close()
-        await close_quietly(self._conn)
+        if self._session is not None:
+            await self._session.close()
 
     async def run_once(self) -> list[Run]:
         """Runs one round of due jobs to their end; an empty one when none is due."""
-        assert self._conn is not None, "a drain is used in an `async with`"
-        _, self.next_s = await store.promote(self._conn)
-        runs = await self._claim(self._conn)
+        assert self._session is not None, "a drain is used in an `async with`"
+        _, self.next_s, _ = await self._session.promote()
+        runs = await self._claim(self._session)
         self._holdings.add(runs)
         while self._holdings.held:
-            await self._completer.run_once(self._conn, await self._completer.take())
+            await self._completer.run_once(self._session, await self._completer.take())
+        if self._book.backlog:
+            self._book_conn = self._book_conn or await connect_async(self._dsn, "logbook", pooled=self._options.pooled)
+            await self._book.run_once(self._book_conn)
         return runs
 
-    async def _claim(self, conn: AsyncConn) -> list[Run]:
-        worker, lease_s = self._worker, self._options.lease_s
+    async def _claim(self, session: Session) -> list[Run]:
+        lease_s = self._options.lease_s
         claimed: list[Run] = []
         for queue in self._options.queues:
             room = self._options.concurrency - len(claimed)
-            if room and (runs := await store.claim(conn, worker=worker, queue=queue, limit=room, lease_s=lease_s, now=monotonic())):
+            if room and (runs := await session.claim(queue, room, lease_s=lease_s, now=monotonic())):
                 claimed += runs
                 self._events.emit(RunsClaimed(queue, runs))
         return claimed

@@ -7,7 +7,7 @@ import random
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextvars import Context as ContextVars
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -21,14 +21,14 @@ from rota.errors import JobTimeout, UnknownTask, WorkerCrashed
 from rota.events import Events, RunInterrupted, RunRaised
 from rota.model.outcome import Cancel, RetryAfter, Snooze
 from rota.model.recurrence import read_next
+from rota.model.redact import know_secrets, redact_text, secrets_known
 from rota.model.retry import Retry
-from rota.model.run import Run
+from rota.model.run import Book, Run, current_run
 from rota.model.sanitize import clean_text, describe_error, encode_result
+from rota.model.secret import find_secrets
 from rota.model.task import TaskSpec
 
 FINAL = ("timeout", "lost")  # reasons that end a run even if its handler, told to stop for another one, goes on
-
-current_run: ContextVar[Run | None] = ContextVar("rota_current_run", default=None)
 
 # Performs a run in a process of its own; written in `isolate`.
 Isolated = Callable[["Slot", Run, TaskSpec], Awaitable[Any]]
@@ -60,12 +60,16 @@ class Slot:
 class Executor:
     """Performs runs by the tasks' handlers and writes on each run what became of it."""
 
-    def __init__(self, tasks: Mapping[str, TaskSpec], desk: Desk, events: Events, isolated: Isolated, lease_s: float) -> None:
+    def __init__(
+        self, tasks: Mapping[str, TaskSpec], desk: Desk, events: Events, isolated: Isolated, lease_s: float,
+        book: Book | None = None,
+    ) -> None:  # fmt: skip
         self._tasks = tasks
         self._desk = desk
         self._events = events
         self._isolated = isolated
         self._lease_s = lease_s
+        self._book = book
         self._random = random.Random()
 
     async def execute(self, slot: Slot, run: Run) -> None:
@@ -75,6 +79,7 @@ class Executor:
             run.state = "lost"  # the process was stopped for so long that somebody else has the job by now
             return
         spec = self._tasks.get(run.task)
+        run.book = self._book
         try:
             if spec is None:
                 await self._refuse_unknown(run)
@@ -101,6 +106,8 @@ class Executor:
         while slot.task is not None and slot.task.cancelling():
             slot.task.uncancel()  # also what the handler swallowed, or a task group of its left behind: the next job begins anew
         slot.deadline = 0.0
+        if run.said is not None and run.book is not None:
+            run.book.close(run)
         run.took_s = monotonic() - run.started
 
     async def _perform(self, slot: Slot, run: Run, spec: TaskSpec) -> Any:
@@ -110,6 +117,9 @@ class Executor:
         # A copy per job: what one handler leaves in context variables, the next one does not find there.
         variables = copy_context()
         variables.run(current_run.set, run)
+        if spec.payload.has_secrets:
+            run.secrets = find_secrets(arguments)
+            variables.run(know_secrets, run.secrets)
         call: Callable[..., Any] = spec.handler
         if spec.is_async:
             if spec.wants_context:
@@ -132,16 +142,20 @@ class Executor:
         elif isinstance(value, Snooze):
             run.outcome, run.delay_s = "snoozed", value.interval.total_seconds()
         elif isinstance(value, Cancel):
-            run.outcome, run.error = "canceled", {"type": "Canceled", "message": clean_text(value.reason)}
+            run.outcome, run.error = "canceled", {"type": "Canceled", "message": self._reason(run, value.reason)}
         elif isinstance(value, RetryAfter):
             run.outcome, run.delay_s = "failed", value.interval.total_seconds()
-            run.error = {"type": "RetryAfter", "message": clean_text(value.reason)}
+            run.error = {"type": "RetryAfter", "message": self._reason(run, value.reason)}
         elif spec.recurring:
             next = read_next(value)
             run.outcome, run.next_at = "completed", next.at
             run.delay_s = None if next.delay is None else next.delay.total_seconds()
         else:
             run.outcome, run.result = "completed", encode_result(value)
+
+    def _reason(self, run: Run, reason: str) -> str:
+        with secrets_known(run.secrets):
+            return redact_text(clean_text(reason))
 
     def _settle_interrupted(self, run: Run, spec: TaskSpec | None, *, finished: bool) -> None:
         if run.state is not None:
@@ -166,7 +180,11 @@ class Executor:
         run.outcome = "failed"
         if isinstance(error, WorkerCrashed):
             run.outcome, error.__traceback__ = "crashed", None  # ours: it says nothing about the handler
-        run.error = describe_error(error)
+        if run.secrets:
+            with secrets_known(run.secrets):
+                run.error = describe_error(error)
+        else:
+            run.error = describe_error(error)
         # The end of a scheduled job is for its recurring row to judge, which knows how often it has failed.
         if not run.is_scheduled or run.charged < run.max_attempts:
             own = run.details and run.details["retry"]

@@ -8,22 +8,17 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import version
 from time import monotonic
-from uuid import UUID
 
-from rota.db.carriers import PsycopgCarrier
-from rota.db.connection import Backoff, Conn, connect, cut
-from rota.db.steps import atomically, carry_out
+from rota.db.connection import Backoff
 from rota.engine.holdings import Holdings
 from rota.engine.options import WorkerOptions
+from rota.engine.transport import Pulse, Transport
 from rota.events import DatabaseBack, DatabaseLost, Events
 from rota.model.run import Run
 from rota.model.task import TaskSpec
-from rota.store import runs, schedule_sync, tasks, workers
 
 ANSWER_WITHIN_S = 10.0
 
@@ -32,13 +27,12 @@ class Heartbeat(threading.Thread):
     """Beats until closed; a session that breaks is replaced at once, so that nobody takes the worker for dead."""
 
     def __init__(
-        self, dsn: str, worker: UUID, options: WorkerOptions, specs: Sequence[TaskSpec], holdings: Holdings, events: Events,
+        self, transport: Transport, options: WorkerOptions, specs: Sequence[TaskSpec], holdings: Holdings, events: Events,
         on_lost: Callable[[Run], None],
     ) -> None:  # fmt: skip
         super().__init__(name="rota-heartbeat", daemon=True)
         self.registered = threading.Event()
-        self._dsn = dsn
-        self._worker = worker
+        self._transport = transport
         self._options = options
         self._specs = specs
         self._holdings = holdings
@@ -46,7 +40,7 @@ class Heartbeat(threading.Thread):
         self._on_lost = on_lost
         self._stop_reason: str | None = None
         self._wake_read, self._wake_write = os.pipe()
-        self._beating: tuple[Conn, float] | None = None
+        self._beating: tuple[Pulse, float] | None = None
         self._backoff = Backoff(first_s=0.05)
         self._away_since: float | None = None
 
@@ -54,36 +48,36 @@ class Heartbeat(threading.Thread):
         """Keeps a session open and beats in it."""
         while self._stop_reason is None:
             try:
-                with connect(self._dsn, "heartbeat", pooled=self._options.pooled) as conn:
-                    self._serve(conn)
+                with self._transport.open_pulse() as pulse:
+                    self._serve(pulse)
             except Exception as error:
                 wait_s = self._backoff.next()
                 self._away_since = self._away_since or monotonic()
                 self._events.emit(DatabaseLost("heartbeat", error, wait_s))
                 self._wait(wait_s)
 
-    def _serve(self, conn: Conn) -> None:
+    def _serve(self, pulse: Pulse) -> None:
         while True:
-            with self._answer(conn):
-                self.run_once(conn)
+            with self._answer(pulse):
+                self.run_once(pulse)
             self._backoff.reset()
             if self._away_since is not None:
                 self._events.emit(DatabaseBack("heartbeat", monotonic() - self._away_since))
                 self._away_since = None
             self.registered.set()
             # Readable means that the server has something to say unasked: as a rule, good-bye.
-            if self._stop_reason is None and conn.fileno() in self._wait(self._options.heartbeat_s, conn.fileno()):
-                with self._answer(conn):
-                    conn.execute("SELECT 1")
+            if self._stop_reason is None and pulse.fileno() in self._wait(self._options.heartbeat_s, pulse.fileno()):
+                with self._answer(pulse):
+                    pulse.probe()
             if self._stop_reason is not None:
-                with self._answer(conn):
-                    workers.stop(conn, id=self._worker, reason=self._stop_reason)
+                with self._answer(pulse):
+                    pulse.stop(self._stop_reason)
                 return
 
     @contextlib.contextmanager
-    def _answer(self, conn: Conn) -> Iterator[None]:
+    def _answer(self, pulse: Pulse) -> Iterator[None]:
         """For the length of a statement, `check` sees since when it has been waiting."""
-        self._beating = conn, monotonic()
+        self._beating = pulse, monotonic()
         try:
             yield
         finally:
@@ -96,12 +90,15 @@ class Heartbeat(threading.Thread):
             poll.register(descriptor, select.POLLIN)
         return [descriptor for descriptor, _ in poll.poll(seconds * 1000)]
 
-    def run_once(self, conn: Conn) -> None:
+    def run_once(self, pulse: Pulse) -> None:
         """Registers where needed, beats, and renews the leases of what has been running for long."""
-        known = workers.beat(conn, id=self._worker, pooled=self._options.pooled)
+        known = pulse.beat()
         if known is None:
-            self._register(conn)
-            workers.beat(conn, id=self._worker, pooled=self._options.pooled)
+            options = self._options
+            pulse.register(
+                self._specs, app=options.app, queues=list(options.queues), limits=options.queue_limits, slots=options.concurrency
+            )
+            pulse.beat()
         # Whoever called us dead has taken our jobs: each of them must be asked about.
         older_than_s = 0.0 if known == "called dead" else self._options.lease_s / 2
         now = monotonic()
@@ -109,31 +106,17 @@ class Heartbeat(threading.Thread):
         long = [run for run in list(self._holdings.held.values()) if now - run.leased > older_than_s]
         if not long:
             return
-        renewed, lost = runs.renew(conn, worker=self._worker, runs=long, lease_s=self._options.lease_s)
+        renewed, lost = pulse.renew(long, lease_s=self._options.lease_s)
         for run in long:
             if run.id in renewed:
                 run.leased = now
             elif run.id in lost and self._holdings.held.get(run.id) is run:
                 self._on_lost(run)
 
-    def _register(self, conn: Conn) -> None:
-        tasks.sync(conn, tasks=self._specs, queues=list(self._options.queues))
-        carry_out(PsycopgCarrier(conn), atomically(schedule_sync.sync(self._specs), autocommits=True))
-        workers.register(
-            conn,
-            id=self._worker,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=version("rota"),
-            queues=list(self._options.queues),
-            tasks=sorted(spec.name for spec in self._specs),
-            slots=self._options.concurrency,
-        )
-
     def check(self) -> None:
         """Called from the event loop now and then: cuts a connection that has not answered for too long."""
         if (beating := self._beating) is not None and monotonic() - beating[1] > ANSWER_WITHIN_S:
-            cut(beating[0])
+            beating[0].cut()
 
     def close(self, reason: str, patience_s: float) -> None:
         """Beats one last time, marks the worker as stopped and ends the thread."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -15,7 +17,9 @@ from rota.engine import isolated_child
 from rota.engine.desk import Desk
 from rota.engine.executor import Slot
 from rota.engine.frames import Message
+from rota.engine.isolated_book import hear
 from rota.engine.isolated_process import IsolatedProcess
+from rota.engine.options import LogOptions
 from rota.errors import ConfigError, HandlerFailed, RotaError, WorkerCrashed
 from rota.model.outcome import Cancel, RetryAfter, Snooze
 from rota.model.run import Run
@@ -35,7 +39,7 @@ class Quarantine:
     and known; a few are tried at a time, because starting a process costs more than most jobs.
     """
 
-    def __init__(self, desk: Desk, dsn: str) -> None:
+    def __init__(self, desk: Desk, dsn: str, logs: LogOptions) -> None:
         if isolated_child.loading:
             raise ConfigError(
                 "a worker is started while the module with its handlers is being imported: "
@@ -47,6 +51,7 @@ class Quarantine:
             "pooled": desk.pooled,
             "argv": sys.argv,
             "log": log.configured and log.configured.model_dump(),
+            "logs": dataclasses.asdict(logs),
         }
         self._processes: set[IsolatedProcess] = set()
         self._idle: list[IsolatedProcess] = []
@@ -102,6 +107,7 @@ class Quarantine:
     async def _perform(self, slot: Slot, run: Run, process: IsolatedProcess, timeout_s: float) -> Any:
         run.started = monotonic()
         slot.deadline = timeout_s and run.started + timeout_s
+        process.on_said = partial(hear, run)
         try:
             answer = await process.ask({"run": _write_run(run)})
         except asyncio.CancelledError:

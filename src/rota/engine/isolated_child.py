@@ -27,13 +27,17 @@ from uuid import UUID
 from rota.config import LogSettings
 from rota.engine.context import Context
 from rota.engine.desk import Desk
-from rota.engine.executor import current_run
 from rota.engine.frames import Message, pack, unpack
+from rota.engine.isolated_book import IsolatedBook
+from rota.engine.options import LogOptions
+from rota.engine.run_log import listening
 from rota.log import configure_logging
 from rota.model.outcome import Cancel, RetryAfter, Snooze
 from rota.model.payload import PayloadSchema
-from rota.model.run import Run
+from rota.model.redact import know_secrets, redact_text, secrets_known
+from rota.model.run import Run, current_run
 from rota.model.sanitize import clean_text, describe_error, encode_result
+from rota.model.secret import find_secrets
 from rota.model.task import TaskSpec
 
 MAIN = "__mp_main__"  # the name that scripts know from multiprocessing: not `__main__`, so they do not start again
@@ -57,7 +61,8 @@ def main(descriptor: int) -> None:
     if welcome["log"] is not None:
         configure_logging(LogSettings(**welcome["log"]))
     desk = Desk(welcome["dsn"], UUID(welcome["worker_id"]), size=1, pooled=welcome["pooled"])
-    Performer(line, desk).serve()
+    with listening():
+        Performer(line, desk, LogOptions(**welcome["logs"])).serve()
 
 
 def _die_with_parent() -> None:
@@ -72,10 +77,12 @@ class Line:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._buffer = bytearray()
+        self._sending = threading.Lock()  # a handler's threads may log at once
 
     def send(self, message: Message) -> None:
         """Writes a message."""
-        self._connection.sendall(pack(message))
+        with self._sending:
+            self._connection.sendall(pack(message))
 
     def receive(self) -> Message | None:
         """Waits for a message; None when the other end is closed."""
@@ -93,8 +100,9 @@ class Line:
 class Performer:
     """Imports handlers and runs them in the main thread, while another thread listens for a word to stop."""
 
-    def __init__(self, line: Line, desk: Desk) -> None:
+    def __init__(self, line: Line, desk: Desk, logs: LogOptions) -> None:
         self._line = line
+        self._book = IsolatedBook(line.send, logs)
         self._desk = desk
         self._specs: dict[str, TaskSpec] = {}
         self._orders: queue.SimpleQueue[Callable[[], Message] | None] = queue.SimpleQueue()
@@ -164,8 +172,12 @@ class Performer:
         spec = self._specs[run.task]
         variables = copy_context()
         variables.run(current_run.set, run)
+        run.book = self._book
         try:
             arguments = spec.payload.decode(run.payload)
+            if spec.payload.has_secrets:
+                run.secrets = find_secrets(arguments)
+                variables.run(know_secrets, run.secrets)
             context = (Context(run, self._desk),) if spec.wants_context else ()
             call = partial(spec.handler, *context, **arguments)
             if spec.is_async:
@@ -174,13 +186,16 @@ class Performer:
                 value, error = variables.run(call), None
         except BaseException as raised:
             value, error = None, raised
+        self._book.close(run)
         if run.state is not None:  # the handler's own transaction has ended the run
             return {"state": run.state, "result": run.result}
         if error is None:
-            return {**_describe_value(value), "heard": run.heard}
+            with secrets_known(run.secrets):
+                return {**_describe_value(value), "heard": run.heard}
         if isinstance(error, asyncio.CancelledError) and run.interrupted is not None:
             return {"stopped": True}
-        return {"error": describe_error(error)}
+        with secrets_known(run.secrets):
+            return {"error": describe_error(error)}
 
     async def _attend(self, run: Run, call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
         # First known, then asked: `_stop` does the same two things the other way round, so one of us sees the other.
@@ -207,9 +222,9 @@ def _describe_value(value: Any) -> Message:
     if isinstance(value, Snooze):
         return {"snooze": value.interval.total_seconds()}
     if isinstance(value, Cancel):
-        return {"cancel": clean_text(value.reason)}
+        return {"cancel": redact_text(clean_text(value.reason))}
     if isinstance(value, RetryAfter):
-        return {"retry_after": value.interval.total_seconds(), "reason": clean_text(value.reason)}
+        return {"retry_after": value.interval.total_seconds(), "reason": redact_text(clean_text(value.reason))}
     if isinstance(value, timedelta):
         return {"timedelta": value.total_seconds()}
     if isinstance(value, datetime):

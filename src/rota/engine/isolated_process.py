@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 from rota.engine.frames import Message, pack, unpack
 from rota.engine.supervisor import describe_exit
@@ -29,6 +30,7 @@ class IsolatedProcess(asyncio.Protocol):
     def __init__(self) -> None:
         self.loaded: set[str] = set()  # tasks whose handlers it has imported
         self.idle_since = 0.0
+        self.on_said: Callable[[Message], None] | None = None  # called with what its handler says while it runs
         self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._answer: asyncio.Future[Message | None] | None = None
         self._buffer = bytearray()
@@ -123,7 +125,11 @@ class IsolatedProcess(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         while (message := unpack(self._buffer)) is not None:
-            self._settle(message)
+            if "said" in message:
+                if self.on_said is not None:
+                    self.on_said(message)
+            else:
+                self._settle(message)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._settle(None)

@@ -38,6 +38,7 @@ class Journal:
             e.ScheduleRefused: self._schedule_refused,
             e.DeadlineMissed: self._deadline_missed,
             e.ScheduleFailing: self._schedule_failing,
+            e.LinesRefused: self._lines_refused,
             e.DatabaseLost: self._database_lost,
             e.DatabaseBack: self._database_back,
         }
@@ -114,6 +115,9 @@ class Journal:
 
     def _schedule_failing(self, event: e.ScheduleFailing) -> None:
         self._log.warning(event.name, schedule=event.schedule, task=event.task, failures=event.failures, error=event.error)
+
+    def _lines_refused(self, event: e.LinesRefused) -> None:
+        self._log.warning(event.name, lines=event.lines, note="another worker has the job; what was said here is not kept")
 
     def _database_lost(self, event: e.DatabaseLost) -> None:
         with self._lock:

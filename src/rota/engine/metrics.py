@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
-
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rota import events as e
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
@@ -38,8 +39,8 @@ class _Histogram:
         return cumulated
 
 
-class Metrics(Collector):
-    """A Prometheus collector fed by the engine's events."""
+class Metrics:
+    """A Prometheus collector fed by the engine's events; their library is loaded by who scrapes it."""
 
     def __init__(self, events: e.Events) -> None:
         self._lock = threading.Lock()
@@ -50,6 +51,7 @@ class Metrics(Collector):
         self._lease_lost: Counter[str] = Counter()
         self._released = 0
         self._outages = 0
+        self._depths: Sequence[e.QueueDepth] = ()
         self._durations: dict[str, _Histogram] = {}
         self._latencies: dict[str, _Histogram] = {}
         events.subscribe(e.RunsClaimed, self._on_claimed)
@@ -58,6 +60,7 @@ class Metrics(Collector):
         events.subscribe(e.RunLeaseLost, self._on_lease_lost)
         events.subscribe(e.RunsReleased, self._on_released)
         events.subscribe(e.DatabaseLost, self._on_database_lost)
+        events.subscribe(e.QueuesMeasured, self._on_queues_measured)
 
     def _on_claimed(self, event: e.RunsClaimed) -> None:
         with self._lock:
@@ -91,6 +94,9 @@ class Metrics(Collector):
         with self._lock:
             self._outages += 1
 
+    def _on_queues_measured(self, event: e.QueuesMeasured) -> None:
+        self._depths = event.queues
+
     def collect(self) -> Iterator[Metric]:
         """The metrics as they are now."""
         with self._lock:
@@ -118,6 +124,18 @@ class Metrics(Collector):
                 "queue",
                 self._latencies,
             )
+            yield _gauge(
+                "rota_queue_jobs",
+                "Live jobs of a queue by state, counted up to a cap.",
+                ["queue", "state"],
+                {(depth.queue, state): jobs for depth in self._depths for state, jobs in depth.jobs.items()},
+            )
+            yield _gauge(
+                "rota_queue_oldest_seconds",
+                "How long the oldest ready job of a queue has been due.",
+                ["queue"],
+                {(depth.queue,): depth.oldest_s for depth in self._depths},
+            )
 
 
 def _by_task(counter: Counter[str]) -> dict[tuple[str, ...], int]:
@@ -125,13 +143,26 @@ def _by_task(counter: Counter[str]) -> dict[tuple[str, ...], int]:
 
 
 def _counter(name: str, text: str, labels: list[str], values: dict[tuple[str, ...], int]) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
+
     family = CounterMetricFamily(name, text, labels=labels)
     for label_values, value in values.items():
         family.add_metric(label_values, value)
     return family
 
 
+def _gauge(name: str, text: str, labels: list[str], values: Mapping[tuple[str, ...], float]) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for label_values, value in values.items():
+        family.add_metric(label_values, value)
+    return family
+
+
 def _histogram(name: str, text: str, label: str, histograms: dict[str, _Histogram]) -> Metric:
+    from prometheus_client.core import HistogramMetricFamily
+
     family = HistogramMetricFamily(name, text, labels=[label])
     for label_value, histogram in histograms.items():
         family.add_metric([label_value], histogram.buckets(), histogram.total)

@@ -24,8 +24,6 @@ INSTANTS = 1000  # the same of instants, about: after an outage a schedule may h
 RECURRING_BATCH = 500
 LOCKED_AGAIN_S = 0.1  # until rows that somebody's transaction has locked are looked at again
 HEAL_BATCH = 5000
-KEEP_LEDGER_DAYS = 30
-PRUNE_BATCH = 5000
 SHORTEST_HOLD_S = 10.0  # of the lock: when its owner dies, that long nobody is at work
 NO_ID = UUID(int=0)
 
@@ -82,14 +80,14 @@ class Scheduler:
         """Fires some of what is due."""
         done = await self._fire_due(conn)
         # In turn, so that a million recurring rows do not make the others late.
-        recurring = await store.fire_recurring(conn, limit=RECURRING_BATCH)
-        done = Fired(done.schedules + recurring, done.jobs + recurring, done.skipped)
+        recurring, made = await store.fire_recurring(conn, limit=RECURRING_BATCH)
+        done = Fired(done.schedules + recurring, done.jobs + made, done.skipped + recurring - made)
         if done.schedules:
             self._events.emit(SchedulesFired(*done))
         return done
 
     async def look_around(self, conn: AsyncConn) -> None:
-        """The rest of a tick: next times that are to be computed, deadlines, what was left behind, the ledger's old end."""
+        """The rest of a tick: next times that are to be computed, deadlines, what was left behind."""
         await self._plan_unplanned(conn)
         for missed in await store.missed_deadlines(conn):
             self._events.emit(DeadlineMissed(missed.name, missed.task, missed.instant, missed.job_id, missed.deadline, missed.due))
@@ -97,7 +95,6 @@ class Scheduler:
             self._events.emit(ScheduleFailing(*row))
         reached, _ = await store.heal(conn, after=self._healed, limit=HEAL_BATCH)
         self._healed = reached or NO_ID
-        await store.prune(conn, days=KEEP_LEDGER_DAYS, limit=PRUNE_BATCH)
 
     async def _may_work(self, conn: AsyncConn) -> bool:
         hold_s = max(SHORTEST_HOLD_S, 3 * self._look_s)

@@ -1,4 +1,4 @@
-"""Which jobs are meant: the filter that lists and bulk operations share."""
+"""Which jobs and runs are meant: the filters that lists and bulk operations share."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from rota.errors import UsageError
 
 LIVE_STATES = ("waiting", "queued", "running")
 FINISHED_STATES = ("completed", "failed", "canceled")
 JOB_STATES = (*LIVE_STATES, *FINISHED_STATES)
+RUN_STATUSES = ("running", "completed", "failed", "canceled", "snoozed", "released", "lost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +26,15 @@ class JobFilter:
     key: str | None = None
     text: str | None = None  # somewhere in the error, small and capital letters alike
     since: datetime | timedelta | None = None  # created then or later; a timedelta counts back from the database's now
+    fingerprint: str | None = None  # of the error
 
     def __post_init__(self) -> None:
         for state in self.states:
             if state not in JOB_STATES:
                 raise UsageError(f"state={state!r} is not a state of jobs: one of {', '.join(JOB_STATES)}")
-        for name in ("task", "queue", "key", "text"):
+        for name in ("task", "queue", "key", "text", "fingerprint"):
             check_text(name, getattr(self, name))
-        if isinstance(self.since, datetime) and self.since.tzinfo is None:
-            raise UsageError(f"since={self.since.isoformat()} has no time zone: give an aware datetime, e.g. in UTC")
+        _check_moment("since", self.since)
 
     @property
     def narrows(self) -> bool:
@@ -42,7 +44,7 @@ class JobFilter:
     @property
     def exact_task(self) -> str | None:
         """The task, when it is a name and not a pattern."""
-        return None if self.task is None or "*" in self.task or "?" in self.task else self.task
+        return _exact(self.task)
 
     def within(self, states: Collection[str], *, to: str) -> JobFilter:
         """The same filter over the states that an operation (named by `to`) applies to; others cannot be asked for."""
@@ -50,6 +52,50 @@ class JobFilter:
             if state not in states:
                 raise UsageError(f"state={state!r} cannot be asked for: jobs to {to} are {', '.join(states)}")
         return dataclasses.replace(self, states=tuple(self.states or states))
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Runs with one of `statuses` (none named: with any) for which everything else that is given holds too."""
+
+    statuses: Collection[str] = ()
+    task: str | None = None  # a name, or a pattern with * and ?
+    worker: UUID | None = None
+    schedule: UUID | None = None
+    job: UUID | None = None
+    text: str | None = None  # somewhere in the error, small and capital letters alike
+    since: datetime | timedelta | None = None  # of jobs created then or later
+    until: datetime | timedelta | None = None  # of jobs created before
+    triggered_by: str | None = None  # the kind: scheduler, manual, hook, …
+    fingerprint: str | None = None
+
+    def __post_init__(self) -> None:
+        for status in self.statuses:
+            if status not in RUN_STATUSES:
+                raise UsageError(f"status={status!r} is not a status of runs: one of {', '.join(RUN_STATUSES)}")
+        for name in ("task", "text", "triggered_by", "fingerprint"):
+            check_text(name, getattr(self, name))
+        for name in ("since", "until"):
+            _check_moment(name, getattr(self, name))
+
+    @property
+    def exact_task(self) -> str | None:
+        """The task, when it is a name and not a pattern."""
+        return _exact(self.task)
+
+    @property
+    def includes_system(self) -> bool:
+        """Whether it asks for something that Rota's own runs may be, too."""
+        return any(value is not None for value in (self.task, self.job, self.schedule, self.fingerprint))
+
+
+def _exact(task: str | None) -> str | None:
+    return None if task is None or "*" in task or "?" in task else task
+
+
+def _check_moment(name: str, value: datetime | timedelta | None) -> None:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise UsageError(f"{name}={value.isoformat()} has no time zone: give an aware datetime, e.g. in UTC")
 
 
 def check_text(name: str, value: str | None) -> None:

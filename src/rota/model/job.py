@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal, TypedDict, Unpack, get_args
 from uuid import UUID
 
@@ -75,7 +76,7 @@ class JobSettings:
     queue: str
     priority: int
     max_attempts: int
-    timeout: timedelta | None = None
+    timeout: timedelta | None = None  # this and the next: None is what the task's are when the job runs
     retry: Retry | None = None
     delay: timedelta | None = None
     run_at: datetime | None = None
@@ -86,14 +87,16 @@ class JobSettings:
     on_parent_failure: OnParentFailure = "cancel"
     owner: str | None = None
     triggered_by: str | None = None  # JSON text
-    limited: bool = False  # by the task's max_concurrency
+    limited: bool = False  # its task or queue has a limit
 
     @classmethod
     def of(cls, task: TaskSpec) -> JobSettings:
         """The settings of a task's jobs when nothing else is said."""
-        timeout = None if task.timeout_s is None else timedelta(seconds=task.timeout_s)
-        limited = task.max_concurrency is not None
-        return cls(task.name, task.queue, task.priority, task.max_attempts, timeout, limited=limited)
+        return cls(task.name, task.queue, task.priority, task.max_attempts, limited=task.limited)
+
+    def with_limit(self) -> JobSettings:
+        """These settings for a queue that has a limit; the same object each time, by which a batch knows what its jobs share."""
+        return self if self.limited else _limited(self)
 
     def changed(self, **options: Unpack[JobOptions]) -> JobSettings:
         """These settings with others in their place; None leaves one as it is."""
@@ -112,6 +115,11 @@ class JobSettings:
         if settings.strict and settings.key is None:
             raise UsageError("strict=True needs key=: without a key no job is a duplicate")
         return settings
+
+
+@lru_cache(maxsize=256)
+def _limited(settings: JobSettings) -> JobSettings:
+    return replace(settings, limited=True)
 
 
 class NewJob:

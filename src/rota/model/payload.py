@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from rota.errors import PayloadError, UsageError, did_you_mean
 from rota.model.roundtrip import difference, has_nul, is_plain, show
+from rota.model.secret import MARK, check_key, find_secrets
 from rota.model.signature import Parameter, read_signature
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
@@ -36,6 +37,7 @@ class PayloadSchema:
             self.json_schema = _object_schema(adapter)
         except (PydanticUserError, TypeError) as error:
             raise UsageError(f"task {task}: its arguments have no JSON form: {error}") from error
+        self.has_secrets = MARK in json.dumps(self.json_schema)
         self._plain = self._model is None and all(is_plain(parameter.annotation) for parameter in parameters)
         self._check = adapter.validator.validate_python
         # Of our own making because pydantic's leaves out the configuration of a TypedDict.
@@ -122,6 +124,8 @@ class PayloadSchema:
         return given[name]
 
     def _to_text(self, value: Any) -> str:
+        if self.has_secrets and find_secrets(value):
+            check_key(self.task)
         try:
             raw = self._dump(value, by_alias=True, warnings=False)
         except RecursionError:

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Protocol
 from uuid import UUID
+
+
+class Book(Protocol):
+    """Keeps what a run's handler says."""
+
+    def write(self, run: Run, level: int, message: str, fields: Mapping[str, Any]) -> None:
+        """Takes in a line without secrets; never fails and never waits."""
+
+    def show(self, run: Run, progress: str) -> None:
+        """Takes in how far the handler has come, as JSON."""
+
+    def close(self, run: Run) -> None:
+        """The handler has ended: what it said is written down soon."""
 
 
 class Run:
@@ -15,9 +30,9 @@ class Run:
     """
 
     __slots__ = (
-        "arrived", "attempt", "claimed", "crashes", "delay_s", "details", "error", "heard", "id", "interrupted", "leased",
-        "max_attempts", "next_at", "outcome", "payload", "priority", "queue", "result", "retryable", "run_at", "started", "state",
-        "task", "token", "took_s", "wait_s",
+        "arrived", "attempt", "book", "claimed", "crashes", "delay_s", "details", "error", "heard", "id", "interrupted", "leased",
+        "max_attempts", "next_at", "outcome", "payload", "priority", "queue", "result", "retryable", "run_at", "said", "secrets",
+        "started", "state", "task", "token", "took_s", "wait_s",
     )  # fmt: skip
 
     id: str
@@ -46,6 +61,9 @@ class Run:
     interrupted: str | None  # why the handler was told to stop: timeout, cancel, lost, shutdown
     heard: bool  # the handler knows that
     state: str | None  # the job's state after this run was recorded; lost when it was not ours to record
+    book: Book | None  # where its handler's lines go
+    said: Any  # what the book knows about it; None: its handler has said nothing
+    secrets: tuple[str, ...]  # of its payload: hidden wherever they come up
 
     def __init__(
         self, id: str, token: int, task: str, queue: str, priority: int, run_at: datetime, payload: str, attempt: int,
@@ -67,12 +85,35 @@ class Run:
         self.started = 0.0
         self.took_s = 0.0
         self.outcome = self.error = self.result = self.interrupted = self.state = self.delay_s = self.next_at = None
+        self.book = self.said = None
+        self.secrets = ()
         self.retryable = True
         self.heard = False
 
     @property
     def job_id(self) -> UUID:
         return UUID(self.id)
+
+    @property
+    def run_id(self) -> str:
+        """The job and the number of the attempt, as people write it."""
+        return f"{self.id}/{self.attempt}"
+
+    @property
+    def correlation_id(self) -> str:
+        """What ties this run to others and to the world outside: what its maker gave, else the job's own id."""
+        triggered_by = self.details and self.details["triggered_by"]
+        return str((triggered_by or {}).get("correlation_id") or self.id)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Whose line it is, for the process log."""
+        return {"task": self.task, "job_id": self.id, "attempt": self.attempt, "correlation_id": self.correlation_id}
+
+    @property
+    def queued_at(self) -> datetime:
+        """When the job was enqueued, to the millisecond: its id says so, and no claim has to carry it."""
+        return datetime.fromtimestamp((int(self.id[:8], 16) << 16 | int(self.id[9:13], 16)) / 1000, UTC)
 
     @property
     def is_scheduled(self) -> bool:
@@ -91,3 +132,6 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.task} {self.id} attempt {self.attempt}>"
+
+
+current_run: ContextVar[Run | None] = ContextVar("rota_current_run", default=None)  # whose handler this is, if it is one

@@ -10,50 +10,86 @@ from typing import Any
 from pydantic_core import to_json
 
 from rota.errors import HandlerFailed
+from rota.model.fingerprint import fingerprint
+from rota.model.redact import redact_text
 
 MAX_RESULT_BYTES = 64 * 1024
 MAX_MESSAGE_CHARS = 8 * 1024
 MAX_TRACEBACK_CHARS = 32 * 1024
-MAX_CAUSES = 5
+MAX_CAUSES = 5  # of an error, and members of a group of them
+MAX_DEPTH = 2  # of groups within groups
+MEMBER_SHARE = 8  # a member of a group has so much less room than an error of its own
+MAX_TYPE_CHARS = 200
+_MODULES_UNSAID = ("builtins", "rota.errors", "__main__", "__mp_main__")
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # the escape, not the text of it
 
 
-def clean_text(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
-    """Text that PostgreSQL can store: without NUL and lone surrogates, and bounded."""
+def clean_text(text: str, limit: int = MAX_MESSAGE_CHARS, *, beyond: int = 0) -> str:
+    """Text that PostgreSQL can store: without NUL and lone surrogates, and bounded; `beyond` more characters are cut already."""
     if "\x00" in text:
         text = text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
+    more = len(text) + beyond - limit
+    return text if more <= 0 else f"{text[:limit]}… ({more} more characters)"
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
-    """An exception as it is kept: type, message, traceback and what caused it."""
-    described = _describe(error)
+    """An exception as it is kept, without secrets: type, message, traceback, what caused it, and what it is grouped by."""
+    if isinstance(error, HandlerFailed):
+        return dict(error.described)  # another process has done all of this
+    try:
+        return _describe_whole(error)
+    except Exception as broken:  # an exception class can do anything when it is looked at
+        return {"type": type(error).__name__, "message": f"(it could not be described: {type(broken).__name__})"}
+
+
+def _describe_whole(error: BaseException) -> dict[str, Any]:
+    described = _describe(error, MAX_DEPTH)
     causes: list[dict[str, Any]] = []
     seen = {id(error)}
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    cause = _cause_of(error)
     while cause is not None and id(cause) not in seen and len(causes) < MAX_CAUSES:
         seen.add(id(cause))
-        causes.append(_describe(cause))
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        causes.append(_describe(cause, 0))
+        cause = _cause_of(cause)
     if causes:
         described["causes"] = causes
+    if (group := fingerprint(error)) is not None:
+        described["fingerprint"] = group
     return described
 
 
-def _describe(error: BaseException) -> dict[str, Any]:
+def _cause_of(error: BaseException) -> BaseException | None:
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _describe(error: BaseException, depth: int, share: int = 1) -> dict[str, Any]:
     if isinstance(error, HandlerFailed):
         return dict(error.described)
+    kind = type(error)
     try:
         message = str(error)
     except Exception as broken:
         message = f"(its message could not be read: {type(broken).__name__})"
-    described = {"type": type(error).__name__, "message": clean_text(message)}
+    described: dict[str, Any] = {
+        "type": clean_text(kind.__name__, MAX_TYPE_CHARS),
+        "message": _clean(message, MAX_MESSAGE_CHARS // share),
+    }
+    if isinstance(kind.__module__, str) and kind.__module__ not in _MODULES_UNSAID:
+        described["module"] = clean_text(kind.__module__, MAX_TYPE_CHARS)
     if error.__traceback__ is not None:
         # The last lines are where it happened, so a long traceback loses its beginning.
-        lines = "".join(traceback.format_tb(error.__traceback__, limit=-50))
-        described["traceback"] = clean_text(lines[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)
+        lines = "".join(traceback.format_tb(error.__traceback__, limit=-50))[-4 * MAX_TRACEBACK_CHARS :]
+        room = MAX_TRACEBACK_CHARS // share
+        described["traceback"] = clean_text(redact_text(lines)[-room:], room)
+    if isinstance(error, BaseExceptionGroup) and depth:
+        described["errors"] = [_describe(each, depth - 1, MEMBER_SHARE) for each in error.exceptions[:MAX_CAUSES]]
     return described
+
+
+def _clean(text: str, limit: int) -> str:
+    # Cut far beyond the limit first, so that half a secret at the cut, which nothing would know, is not kept.
+    return clean_text(redact_text(text[: 8 * limit]), limit, beyond=max(len(text) - 8 * limit, 0))
 
 
 def encode_result(value: Any) -> str:

@@ -6,14 +6,18 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from rota.errors import UsageError
+from rota.model.limits import check_concurrency
 from rota.model.payload import PayloadSchema
 from rota.model.retry import Retry
 from rota.model.schedule import Timing
 
+TaskStrategy = Literal["on_demand", "cron", "interval", "init", "event", "recurring"]
+
 SYSTEM_PREFIX = "rota."  # of the names of Rota's own tasks and their schedules
+DEFAULT_APP = "default"  # what an application is called that nobody has named
 MAX_ATTEMPTS = 4  # of a task that says nothing and belongs to no application, whose settings would
 
 _TASK_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
@@ -36,14 +40,43 @@ class TaskSpec:
     timeout_s: float | None = None
     isolate: bool = False
     max_concurrency: int | None = None  # jobs of it that may run at once, over all workers
+    rate: str | None = None  # starts of it, as stored: 100/60s
+    concurrency_key: str | None = None  # the next two are of each key: {customer_id}
+    key_concurrency: int | None = None
+    key_rate: str | None = None
     listens: tuple[str, ...] = ()  # the events that enqueue it
     schedule: Timing | None = None
     recurring: bool = False  # the handler returns when to run next
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    enabled: bool = True  # when it is first seen; from then on operators say so
+    default_payload: str = "{}"  # JSON: of its schedule's jobs, and of who triggers it by hand
+    retention_days: int | None = None  # None: as for all tasks
+    retention_count: int | None = None
 
     @property
     def system(self) -> bool:
         """Whether it is one of Rota's own: there in every application, and shown to those only who ask for it."""
         return self.name.startswith(SYSTEM_PREFIX)
+
+    @property
+    def limited(self) -> bool:
+        """Whether its jobs wait for a place."""
+        return not (self.max_concurrency is None and self.rate is None and self.concurrency_key is None)
+
+    @property
+    def strategy(self) -> TaskStrategy:
+        """What makes it run."""
+        if self.recurring:
+            return "recurring"
+        if self.schedule is not None:
+            return self.schedule.strategy
+        return "event" if self.listens else "on_demand"
+
+    @property
+    def run_once(self) -> bool:
+        """Whether it runs once ever, until it has succeeded."""
+        return self.strategy == "init"
 
     @property
     def max_attempts(self) -> int:
@@ -86,8 +119,13 @@ def check_importable(handler: Callable[..., Any]) -> None:
 
 def check_max_concurrency(value: int) -> None:
     """Refuses a limit that the database would refuse."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100_000:
-        raise UsageError(f"max_concurrency={value!r} is out of range: from 1 to 100000, or None for no limit")
+    check_concurrency(value, name="max_concurrency")
+
+
+def check_app_name(name: str) -> None:
+    """Refuses a name of an application that could not be told from others."""
+    if not isinstance(name, str) or not _QUEUE_NAME.fullmatch(name):
+        raise UsageError(f"application name {name!r} is not allowed: small letters, digits and _ . - only, at most 63")
 
 
 def check_priority(value: int) -> None:
@@ -103,6 +141,8 @@ def check_schedule(spec: TaskSpec) -> None:
     if not isinstance(spec.schedule, Timing):
         raise UsageError(f"schedule={spec.schedule!r} of task {spec.name!r} is not a schedule: give cron(...), every(...) or init")
     try:
-        spec.payload.encode_json("{}")
+        spec.payload.encode_json(spec.default_payload)
     except UsageError as error:
-        raise UsageError(f"task {spec.name!r} has a schedule, so its parameters need defaults: {error}") from None
+        raise UsageError(
+            f"task {spec.name!r} has a schedule, so its parameters need defaults, or it a default_payload: {error}"
+        ) from None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
+
+from psycopg import AsyncConnection
 
 from rota.db.carriers import AsyncPsycopgCarrier, PsycopgCarrier, async_carrier_of, carrier_of
 from rota.db.failures import explained
@@ -16,6 +18,7 @@ from rota.db.steps import AsyncCarrier, Carrier, Steps, atomically, carry_out, c
 from rota.errors import UnknownQueue, UsageError, did_you_mean
 from rota.model.batch import Batch
 from rota.model.job import Enqueued, JobSettings, NewJob
+from rota.model.limits import NO_LIMITS, QueueLimits
 from rota.store import jobs
 
 Result = TypeVar("Result")
@@ -24,19 +27,20 @@ Result = TypeVar("Result")
 class Intake:
     """Stores new jobs, sync and async, one and many."""
 
-    def __init__(self, connections: Connections, queues: Collection[str]) -> None:
+    def __init__(self, connections: Connections, queues: Collection[str], limits: Mapping[str, QueueLimits] = NO_LIMITS) -> None:
         self._connections = connections
         self._queues = queues
+        self._limits = limits  # of queues
         self._warned = False
 
     def insert(self, job: NewJob, conn: Any = None) -> Enqueued:
         """Stores one job."""
-        self.check_queue(job.settings)
+        self.settle(job)
         return self.carry_out(jobs.insert(job), conn, call="enqueue")
 
     async def ainsert(self, job: NewJob, conn: Any = None) -> Enqueued:
         """Stores one job, from the event loop."""
-        self.check_queue(job.settings)
+        self.settle(job)
         return await self.acarry_out(jobs.insert(job), conn)
 
     def carry_out(self, steps: Steps[Result], conn: Any = None, *, call: str) -> Result:
@@ -98,6 +102,13 @@ class Intake:
                 carrier = AsyncPsycopgCarrier(own)
                 return await carry_out_async(carrier, _steps(batch, carrier))
 
+    @asynccontextmanager
+    async def aconnection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """One of our own connections, for as long as the block lasts; it commits each statement."""
+        with explained:
+            async with self._connections.async_connection() as own:
+                yield own
+
     @contextmanager
     def using(self, connections: Connections) -> Iterator[None]:
         """Takes these connections instead of its own for the length of a block, and closes them."""
@@ -121,9 +132,15 @@ class Intake:
         checked: JobSettings | None = None
         for job in batch.jobs:
             if job.settings is not checked:
+                self.settle(job)
                 checked = job.settings
-                self.check_queue(checked)
         return batch
+
+    def settle(self, job: NewJob) -> None:
+        """Refuses a job for a queue that is not declared, and has those of a limited one wait for a place."""
+        self.check_queue(job.settings)
+        if self._limits.get(job.settings.queue):
+            job.settings = job.settings.with_limit()
 
     def check_queue(self, settings: JobSettings) -> None:
         """Refuses a job for a queue that is not declared."""

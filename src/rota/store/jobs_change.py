@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
+
+from psycopg.rows import class_row
 
 from rota.db import queries
 from rota.db.connection import AsyncConn
@@ -11,9 +15,24 @@ from rota.db.connection import AsyncConn
 SQL = queries.load("jobs_change")
 
 
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What a job's payload was, until somebody changed it after `attempt` attempts."""
+
+    attempt: int
+    payload: dict[str, Any]
+    edited_at: datetime
+    edited_by: dict[str, Any]
+
+
 async def wait_briefly(conn: AsyncConn) -> None:
     """Lets the statements of this transaction give up on locks that somebody else holds."""
     await conn.execute(SQL["jobs_change_wait_briefly"])
+
+
+async def look_briefly(conn: AsyncConn) -> None:
+    """Lets the statements of this transaction go by index, whatever the statistics say, and give up rather than take for ever."""
+    await conn.execute(SQL["jobs_change_look_briefly"])
 
 
 async def retry(conn: AsyncConn, ids: list[UUID]) -> dict[UUID, str | None]:
@@ -45,3 +64,23 @@ async def enqueue(conn: AsyncConn, **values: Any) -> UUID:
 async def is_new(conn: AsyncConn, id: UUID) -> bool:
     """Whether a job was created in the transaction that is open here."""
     return await (await conn.execute(SQL["jobs_change_is_new"], {"id": id})).fetchone() == (True,)
+
+
+async def read_payload(conn: AsyncConn, id: UUID, *, changes: str) -> tuple[str, str, str] | None:
+    """A job's task, its payload as it is stored, and the payload with these changes; None where there is no such job."""
+    return await (await conn.execute(SQL["jobs_change_read_payload"], {"id": id, "changes": changes})).fetchone()
+
+
+async def edit(conn: AsyncConn, id: UUID, *, payload: str, editor: str, expected: str | None) -> str | None:
+    """Retries a job with another payload; gives the state it was in, as `retry` does, or that it is of a recurring row."""
+    values = {"id": id, "payload": payload, "editor": editor, "expected": expected}
+    row = await (await conn.execute(SQL["jobs_change_edit"], values)).fetchone()
+    assert row is not None
+    return row[0]  # type: ignore[no-any-return]
+
+
+async def edits(conn: AsyncConn, id: UUID, *, limit: int) -> list[Edit]:
+    """What was changed about a job, the newest first."""
+    async with conn.cursor(row_factory=class_row(Edit)) as cursor:
+        await cursor.execute(SQL["jobs_change_edits"], {"id": id, "limit": limit})
+        return await cursor.fetchall()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -73,6 +74,7 @@ class JobRecord:
     completed_at: datetime | None
     canceled_at: datetime | None
     finished_at: datetime | None
+    progress: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,10 @@ class LiveJob:
     paused_at: datetime | None
     pause_reason: str | None
     max_concurrency: int | None
+    disabled: bool  # its task is
+    disabled_at: datetime | None
+    disabled_by: str | None
+    disable_reason: str | None
     now: datetime
 
 
@@ -132,6 +138,22 @@ class AdmittedJob:
     id: UUID
     worker_id: UUID | None
     claimed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitState:
+    """A limit that concerns a job, and how far it is used up."""
+
+    gate: str  # key, task or queue
+    name: str
+    key: str | None
+    waits_here: bool
+    most: int | None
+    rate: str | None
+    taken: int
+    begun: int | None
+    free_at: datetime | None
+    holders: list[UUID] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +184,10 @@ async def scan_live(conn: AsyncConn, filter: JobFilter, *, before: UUID | None, 
     scan = [sql.SQL("true") if everything else _one_of("state", states), *_since("id", filter), *_ours(filter)]
     if filter.key is not None:
         scan.append(sql.SQL("id IN (SELECT k.job_id FROM rota.job_key k WHERE k.key = %(key)s)"))
-    return await _scan(conn, "jobs_read_scan_live", filter, scan, _matches(filter), before, window, limit)
+    match = _matches(filter)
+    if filter.fingerprint is not None:
+        match.append(sql.SQL("error IS NOT NULL AND rota.fingerprint(task, error) = %(fingerprint)s"))
+    return await _scan(conn, "jobs_read_scan_live", filter, scan, match, before, window, limit)
 
 
 async def scan_finished(conn: AsyncConn, filter: JobFilter, *, before: UUID | None, window: int, limit: int) -> Scan:
@@ -172,7 +197,9 @@ async def scan_finished(conn: AsyncConn, filter: JobFilter, *, before: UUID | No
     scan = [sql.SQL("true") if everything else _one_of("outcome", states), *_since("job_id", filter), *_ours(filter)]
     if filter.key is not None:
         scan.append(sql.SQL("key = %(key)s"))
-    elif filter.exact_task is not None and "completed" not in states:
+    if filter.fingerprint is not None:
+        scan.append(sql.SQL("fingerprint = %(fingerprint)s"))
+    if filter.key is None and filter.fingerprint is None and filter.exact_task is not None and "completed" not in states:
         scan.append(sql.SQL("task = %(task)s"))  # there is an index for it
     return await _scan(conn, "jobs_read_scan_finished", filter, scan, _matches(filter), before, window, limit)
 
@@ -227,10 +254,17 @@ async def count_ahead(conn: AsyncConn, job: LiveJob, *, limit: int) -> int:
     return int(row[0])
 
 
-async def admitted(conn: AsyncConn, task: str, *, limit: int) -> list[AdmittedJob]:
-    """What has a place within a task's limit, the longest runs first."""
+async def admitted(conn: AsyncConn, ids: Sequence[UUID]) -> list[AdmittedJob]:
+    """Of these jobs those that are live, those that have run longest first."""
     async with conn.cursor(row_factory=class_row(AdmittedJob)) as cursor:
-        await cursor.execute(SQL["jobs_read_admitted"], {"task": task, "limit": limit})
+        await cursor.execute(SQL["jobs_read_admitted"], {"ids": list(ids)})
+        return await cursor.fetchall()
+
+
+async def limits(conn: AsyncConn, id: UUID) -> list[LimitState]:
+    """The limits that concern a live job, in the order in which it passes them."""
+    async with conn.cursor(row_factory=class_row(LimitState)) as cursor:
+        await cursor.execute(SQL["jobs_read_limits"], {"id": id})
         return await cursor.fetchall()
 
 
@@ -262,6 +296,7 @@ async def _scan(
         "task": filter.exact_task or like(filter.task or ""),
         "queue": filter.queue,
         "text": filter.text,
+        "fingerprint": filter.fingerprint,
     }
     row = await (await conn.execute(statement, parameters)).fetchone()
     assert row is not None
@@ -283,8 +318,9 @@ def _since(id_column: str, filter: JobFilter) -> list[sql.Composable]:
 
 
 def _ours(filter: JobFilter) -> list[sql.Composable]:
-    """Leaves Rota's own jobs out, unless a task is asked for."""
-    return [] if filter.task is not None else [sql.SQL("NOT starts_with(task, {})").format(SYSTEM_PREFIX)]
+    """Leaves Rota's own jobs out, unless a task or an error is asked for."""
+    asked_for = filter.task is not None or filter.fingerprint is not None
+    return [] if asked_for else [sql.SQL("NOT starts_with(task, {})").format(SYSTEM_PREFIX)]
 
 
 def _matches(filter: JobFilter) -> list[sql.Composable]:

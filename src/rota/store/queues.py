@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from psycopg.rows import class_row
+from psycopg.rows import class_row, dict_row
 
 from rota.db import queries
 from rota.db.connection import AsyncConn
@@ -23,6 +25,9 @@ class QueueRow:
     name: str
     paused_at: datetime | None
     pause_reason: str | None
+    max_concurrency: int | None
+    rate: str | None
+    overridden: bool  # these limits are an operator's
     oldest_age: timedelta | None  # how long the oldest ready job has been due
     ready: int
     waiting: int
@@ -54,3 +59,22 @@ async def pause(conn: AsyncConn, name: str, *, reason: str | None) -> bool:
 async def resume(conn: AsyncConn, name: str) -> bool:
     """Lets a queue be claimed from again and wakes idle workers; False if there is no such queue."""
     return await (await conn.execute(SQL["queues_resume"], {"name": name})).fetchone() is not None
+
+
+async def overrides(conn: AsyncConn, name: str) -> dict[str, Any] | None:
+    """What operators have said of a queue's limits, locked for a change; None if there is no such queue."""
+    row = await (await conn.execute(SQL["queues_overrides"], {"name": name})).fetchone()
+    return None if row is None else row[0]
+
+
+async def override(conn: AsyncConn, name: str, overrides: dict[str, Any] | None) -> None:
+    """Sets what operators say of a queue's limits, all of it; None is nothing, and then code decides."""
+    text = None if overrides is None else json.dumps(overrides)
+    await conn.execute(SQL["queues_override"], {"name": name, "overrides": text})
+
+
+async def limits(conn: AsyncConn, name: str) -> dict[str, Any]:
+    """A queue's limits as they hold now."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(SQL["queues_limits"], {"name": name})
+        return await cursor.fetchone() or {}

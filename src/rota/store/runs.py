@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -16,23 +15,14 @@ from rota.db import queries
 from rota.db.connection import AsyncConn, Conn
 from rota.db.steps import Query, Steps
 from rota.errors import LeaseLost
+from rota.model.limits import Limited
+from rota.model.position import START, Position
 from rota.model.run import Run
 from rota.store.jobs_change import wait_briefly
 
 SQL = queries.load("runs")
 
 _by_id = attrgetter("id")
-
-
-class Position(NamedTuple):
-    """Where in a queue's order a claim starts."""
-
-    priority: int
-    run_at: datetime | str
-    id: str
-
-
-START = Position(-32768, "-infinity", "00000000-0000-0000-0000-000000000000")
 
 
 async def claim(
@@ -62,11 +52,12 @@ async def claim(
     ]  # fmt: skip
 
 
-async def promote(conn: AsyncConn, *, limit: int = 1000) -> tuple[int, float | None]:
-    """Makes ready what is due and within its task's limit; says how many, and in how many seconds the next one is due."""
+async def promote(conn: AsyncConn, *, limit: int = 1000) -> tuple[int, float | None, Limited]:
+    """Makes ready what is due and within its limits; says how many, in how many seconds to look again, and what has limits."""
     row = await (await conn.execute(SQL["runs_promote"], {"limit": limit})).fetchone()
     assert row is not None
-    return row[0], row[1]
+    moved, next_s, tasks, queues = row
+    return moved, next_s, Limited(frozenset(tasks), frozenset(queues))
 
 
 def _array(values: Iterable[object]) -> str:
@@ -217,6 +208,11 @@ def complete_within(*, worker: UUID, run: Run, took_s: float, result: str | None
 async def forget_keys(conn: AsyncConn, *, limit: int) -> int:
     """Removes up to `limit` expired keys of jobs that have ended; says how many."""
     return (await conn.execute(SQL["runs_forget_keys"], {"limit": limit})).rowcount
+
+
+async def forget_edits(conn: AsyncConn) -> None:
+    """Removes some of the edits of jobs that are no longer in the history."""
+    await conn.execute(SQL["runs_forget_edits"])
 
 
 async def make_partitions(conn: AsyncConn) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -14,9 +14,12 @@ from rota.model.task import SYSTEM_PREFIX, TaskSpec
 from rota.store import schedule_changes as store
 
 
-def sync(specs: Iterable[TaskSpec]) -> Steps[None]:
-    """Makes the schedules of these tasks known, under the tasks' names. What an operator has changed since stays as it is."""
+def sync(specs: Iterable[TaskSpec], *, force: Collection[str] = ()) -> Steps[None]:
+    """Makes the schedules of these tasks known, under the tasks' names. What an operator has changed since stays as it is, but for
+    tasks in `force`, whose schedules become what code says, or go."""
+    specs = list(specs)
     timings = {spec.name: spec.schedule for spec in specs if spec.schedule is not None}
+    yield from _remove([spec.name for spec in specs if spec.name in force and spec.schedule is None])
     if not timings:
         return
     known = yield from store.defined(timings)
@@ -27,9 +30,30 @@ def sync(specs: Iterable[TaskSpec]) -> Steps[None]:
             values = {"name": name, "task": name, "payload": {}, "enabled": True, "definition": _definition(timing)}
             values["keep_successes"] = not name.startswith(SYSTEM_PREFIX)
             yield from store.create({**values, **store.columns(timing), "next_run_at": timing.first(now)})
+        elif name in force:
+            yield from _reset(name, timing, now)
         elif record.definition != _definition(timing) and (found := (yield from store.get_for_change(name))):
             yield from store.update(_merged(found[0], timing, now))
     yield from store.restart_init(timings)
+
+
+def _remove(names: list[str]) -> Steps[None]:
+    for name, record in (yield from store.defined(names)).items() if names else ():
+        if record.definition is not None and record.task == name:
+            yield from store.delete(name)
+
+
+def _reset(name: str, timing: Timing, now: datetime) -> Steps[None]:
+    found = yield from store.get_for_change(name)
+    if found is None:
+        return
+    record = found[0]
+    next_run_at = timing.replanned(record.timing, record.next_run_at, now)
+    if not record.enabled and timing.strategy != "init":
+        yield from store.set_enabled(name, True)  # what it missed meanwhile goes to its ledger
+        next_run_at = timing.first(now)
+    values = {"name": name, "task": name, "payload": {}, "enabled": True, "definition": _definition(timing)}
+    yield from store.update({**values, **store.columns(timing), "next_run_at": next_run_at})
 
 
 def _merged(record: ScheduleRecord, timing: Timing, now: datetime) -> dict[str, Any]:

@@ -71,13 +71,12 @@ async def fire(conn: AsyncConn, firings: Iterable[tuple[Due, Firing]]) -> Fired:
     return Fired(*row)
 
 
-async def fire_recurring(conn: AsyncConn, *, limit: int) -> int:
-    """Enqueues the jobs of due recurring rows; how many."""
+async def fire_recurring(conn: AsyncConn, *, limit: int) -> tuple[int, int]:
+    """Enqueues the jobs of due recurring rows: how many rows were due, and how many jobs that made."""
     parameters = {"limit": limit, "id_time": str(new_id())[:ID_TIME]}
     row = await (await conn.execute(SQL["schedules_fire_recurring"], parameters)).fetchone()
     assert row is not None
-    count: int = row[0]
-    return count
+    return row[0], row[1]
 
 
 async def next_s(conn: AsyncConn) -> float | None:

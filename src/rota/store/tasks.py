@@ -1,33 +1,46 @@
-"""Tasks and queues as code defines them, written to the database."""
+"""Tasks as workers see them: made known at their start, and what operators have changed since."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-import orjson
+from collections.abc import Iterable, Mapping, Sequence
 
 from rota.db import queries
-from rota.db.connection import Conn
-from rota.model.task import TaskSpec
+from rota.db.carriers import PsycopgCarrier
+from rota.db.connection import AsyncConn, Conn
+from rota.db.steps import Steps, atomically, carry_out
+from rota.model.definition import Overrides
+from rota.model.limits import NO_LIMITS, QueueLimits
+from rota.model.task import DEFAULT_APP, TaskSpec
+from rota.store import task_sync
 
 SQL = queries.load("tasks")
 
 
-def sync(conn: Conn, *, tasks: Iterable[TaskSpec], queues: Sequence[str]) -> None:
+def sync(
+    conn: Conn,
+    *,
+    tasks: Iterable[TaskSpec],
+    queues: Sequence[str],
+    limits: Mapping[str, QueueLimits] = NO_LIMITS,
+    app: str = DEFAULT_APP,
+) -> None:
     """Makes tasks and queues known to the database."""
-    definitions = [
-        {
-            "name": task.name,
-            "queue": task.queue,
-            "priority": task.priority,
-            "max_attempts": task.max_attempts,
-            "timeout_s": task.timeout_s,
-            "retry": task.retry.to_json(),
-            "max_concurrency": task.max_concurrency,
-            "listens": task.listens,
-            "payload_schema": task.payload.json_schema,
-        }
-        for task in tasks
-    ]
-    conn.execute(SQL["tasks_sync"], {"tasks": orjson.dumps(definitions).decode()})
-    conn.execute(SQL["tasks_sync_queues"], {"queues": list(queues)})
+
+    def steps() -> Steps[None]:
+        yield from task_sync.sync(tasks, app=app)
+        yield from task_sync.declare_queues(queues, limits)
+
+    carry_out(PsycopgCarrier(conn), atomically(steps(), autocommits=True))
+
+
+async def read_overrides(conn: AsyncConn) -> dict[str, Overrides]:
+    """What operators have changed, by task."""
+    return dict(await (await conn.execute(SQL["tasks_overridden"])).fetchall())
+
+
+async def hold_disabled(conn: AsyncConn, *, queue: str) -> int:
+    """Takes jobs of disabled tasks out of the way of claims, some at a time; how many."""
+    row = await (await conn.execute(SQL["tasks_hold_disabled"], {"queue": queue})).fetchone()
+    assert row is not None
+    count: int = row[0]
+    return count

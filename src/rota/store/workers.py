@@ -48,8 +48,8 @@ async def stopped_holding(conn: AsyncConn) -> list[UUID]:
 
 
 async def stop_dead(conn: AsyncConn, *, id: UUID) -> bool:
-    """Marks a worker as dead, once its jobs are rescued; False if it was marked already."""
-    return (await conn.execute(SQL["workers_stop"], {"id": id, "reason": "died"})).rowcount == 1
+    """Marks a worker as dead, once its jobs are rescued, and tells of it; False if it was marked already."""
+    return (await conn.execute(SQL["workers_stop_dead"], {"id": id})).rowcount == 1
 
 
 async def knows_task(conn: AsyncConn, *, id: UUID, task: str, queue: str) -> bool:

@@ -175,7 +175,7 @@ class Harness:
 def harness(app: Rota, dsn: str) -> Iterator[Harness]:
     """Lets an application work on this database, which gets to know its tasks, for the length of a block."""
     with app.connected_to(dsn), psycopg.connect(dsn, autocommit=True, application_name="rota test") as conn:
-        tasks.sync(conn, tasks=app.tasks.values(), queues=list(app.queues))
+        tasks.sync(conn, tasks=app.tasks.values(), queues=list(app.queues), limits=app.queue_limits)
         rota = Harness(app, dsn, conn)
         try:
             yield rota

@@ -96,11 +96,15 @@ async def autovacuum(conn: AsyncConn) -> list[Finding]:
 
 async def snapshots(conn: AsyncConn) -> list[Finding]:
     """Who holds an old snapshot: as long as it is held, no dead row can be removed, and every claim walks over them."""
+    findings = [finding for holder in await read_holders(conn) if (finding := judge_holder(holder)) is not None]
+    return findings or ok("snapshots", "no transaction, slot or standby holds an old snapshot")
+
+
+async def read_holders(conn: AsyncConn) -> list[Holder]:
+    """Whoever keeps dead rows of this database from being removed, the oldest first."""
     async with conn.cursor(row_factory=class_row(Holder)) as cursor:
         await cursor.execute(SQL["doctor_snapshots"])
-        holders = await cursor.fetchall()
-    findings = [finding for holder in holders if (finding := _judge(holder)) is not None]
-    return findings or ok("snapshots", "no transaction, slot or standby holds an old snapshot")
+        return await cursor.fetchall()
 
 
 async def bloat(conn: AsyncConn) -> list[Finding]:
@@ -149,13 +153,15 @@ async def partitions(conn: AsyncConn) -> list[Finding]:
     return ok("partitions", "made ahead")
 
 
-def _judge(holder: Holder) -> Finding | None:
+def judge_holder(holder: Holder, *, too_old: timedelta | None = None) -> Finding | None:
+    """What to say of one, None if it is young; from `too_old` on it is a failure, else from a quarter of an hour on."""
+    limit = TOO_OLD if too_old is None else too_old
     if holder.age is not None:
-        old, too_old = holder.age > OLD, holder.age > TOO_OLD
+        old, is_too_old = holder.age > min(OLD, limit), holder.age > limit
         since = f"for {span(holder.age)}"
     else:
         transactions = holder.transactions or 0
-        old, too_old = transactions > OLD_TRANSACTIONS, transactions > TOO_OLD_TRANSACTIONS
+        old, is_too_old = transactions > OLD_TRANSACTIONS, transactions > TOO_OLD_TRANSACTIONS
         since = f"for {number(transactions, 'transaction')}"
     if not old:
         return None
@@ -175,7 +181,7 @@ def _judge(holder: Holder) -> Finding | None:
             sentence = f"a query on standby {holder.application!r} has held a snapshot {since} by hot_standby_feedback"
             todo = "end the long query on that standby"
     # Until it lets go, nothing that has died since can be removed.
-    return (fail if too_old else warn)("snapshots", sentence, todo)
+    return (fail if is_too_old else warn)("snapshots", sentence, todo)
 
 
 def _judge_size(table: Table) -> list[Finding]:

@@ -39,7 +39,7 @@ CREATE TABLE rota.job (
     queue               text        NOT NULL DEFAULT 'default',
     priority            smallint    NOT NULL DEFAULT 0,         -- smaller runs first
     state               rota.job_state NOT NULL DEFAULT 'queued',  -- 'delayed' is a queued job that is not due yet, 'held' one that
-                                                                -- is due and waits for a place within its task's limit
+                                                                -- is due and waits for a place within a limit
     payload             rota.job_payload NOT NULL DEFAULT '{}',  -- json, not jsonb: comes back exactly as it went in
     run_at              rota.job_run_at NOT NULL DEFAULT rota.now(),
     attempt             bigint      NOT NULL DEFAULT 0,         -- number of the current or last run
@@ -51,7 +51,7 @@ CREATE TABLE rota.job (
     worker_id           uuid,
     claimed_at          timestamptz,
     lease_until         timestamptz,
-    timeout             rota.job_timeout,
+    timeout             rota.job_timeout,                       -- of its own, else the task's
     retry               json,                                   -- a policy of its own, else the task's
     key                 text,
     owner               text,
@@ -60,10 +60,14 @@ CREATE TABLE rota.job (
     triggered_by        json,
     pending_parents     rota.job_pending_parents NOT NULL DEFAULT 0,
     fanout              boolean     NOT NULL DEFAULT false,     -- jobs wait for this one
-    limited             boolean     NOT NULL DEFAULT false,     -- its task has a max_concurrency: only rota.admit_jobs makes it ready
+    limited             boolean     NOT NULL DEFAULT false,     -- its task or queue has a limit, or its task is disabled: only
+                                                                -- rota.admit_lines makes it ready
+    limit_key           text,                                   -- what its task's concurrency_key says, once it has lined up
+    line                text        COLLATE "C",                -- of a limited job: where it waits, or the queue in which it has a place
     on_parent_failure   rota.job_on_parent_failure NOT NULL DEFAULT 'cancel',
     cancel_requested_at timestamptz,
     last_error          json,
+    progress            json,                                   -- of the current run, as far as its handler has told
     created_at          timestamptz NOT NULL DEFAULT rota.now(),
     updated_at          timestamptz NOT NULL DEFAULT rota.now(),
 
@@ -85,9 +89,10 @@ CREATE INDEX job_ready ON rota.job (queue, priority, run_at, id) WHERE state = '
 CREATE INDEX job_delayed ON rota.job (run_at) WHERE state = 'delayed';
 CREATE INDEX job_running ON rota.job (lease_until) WHERE state = 'running';
 CREATE INDEX job_waiting ON rota.job (queue) WHERE state = 'waiting';
--- Per task: who has a place, and who waits for one, in the order in which they get it. No condition on the state: jobs that are
--- not limited, which is nearly all of them, pay least for it.
-CREATE INDEX job_limited ON rota.job (state, task, priority, run_at, id) WHERE limited;
+-- Who waits in a line, in the order in which they get a place, and who has one in a queue; who has one of a task, or of a key of it.
+-- No condition on the state: jobs that are not limited, which is nearly all of them, pay least for it.
+CREATE INDEX job_line ON rota.job (state, line, priority, run_at, id) WHERE limited;
+CREATE INDEX job_place ON rota.job (task, state, left(line, 1), limit_key) WHERE limited;
 CREATE INDEX job_schedule ON rota.job (schedule_id) WHERE schedule_id IS NOT NULL;
 CREATE INDEX job_cancel_requested ON rota.job (worker_id) WHERE cancel_requested_at IS NOT NULL;
 
@@ -133,6 +138,8 @@ CREATE TABLE rota.run (
     triggered_by      json,
     on_parent_failure text,
     created_at        timestamptz,
+    progress          json,                         -- how far it had come
+    fingerprint       text,                         -- of what went wrong: failed and lost runs have one
 
     CONSTRAINT run_outcome CHECK (outcome IN ('completed', 'failed', 'canceled', 'snoozed', 'released', 'lost')),
     CONSTRAINT run_final CHECK (NOT final OR (outcome IN ('completed', 'failed', 'canceled') AND payload IS NOT NULL)),
@@ -145,6 +152,13 @@ CREATE TABLE rota.run_default PARTITION OF rota.run DEFAULT;
 CREATE INDEX run_failed ON rota.run (job_id) WHERE final AND outcome <> 'completed';
 CREATE INDEX run_failed_task ON rota.run (task, job_id) WHERE final AND outcome <> 'completed';
 CREATE INDEX run_key ON rota.run (key, job_id) WHERE final AND key IS NOT NULL;
+-- Groups of failures: from one to the next and how often, and the jobs of one, newest first. Nothing else counts them, so that a
+-- storm of failures has no row in common.
+CREATE INDEX run_error_group ON rota.run (fingerprint, task, finished_at) WHERE fingerprint IS NOT NULL;
+CREATE INDEX run_error_job ON rota.run (fingerprint, job_id, attempt) WHERE fingerprint IS NOT NULL;
+CREATE INDEX run_error ON rota.run (job_id, attempt) WHERE fingerprint IS NOT NULL;
+-- The runs of one task, however few of all they are. The one index beside the key that every completion pays for.
+CREATE INDEX run_task ON rota.run (task, job_id, attempt);
 
 -- Makes the weekly partitions from this week to `ahead` weeks on. Ids with a time outside them go to run_default. A transaction
 -- that has read run_default makes this wait, and others wait behind it: hence the lock_timeout.
@@ -205,12 +219,21 @@ CREATE TABLE rota.queue (
     name         text        PRIMARY KEY,
     paused_at    timestamptz,
     pause_reason text,
+    max_concurrency integer,                            -- of its jobs that may run at once, over all workers
+    rate         text,                                  -- how many of its jobs may start: '50/1s'
+    definition   json,                                  -- what code says of these two, as of the last sync; NULL: nothing
+    overrides    json,                                  -- what operators have said of them, which has the last word; NULL: nothing
+    limited      boolean     NOT NULL GENERATED ALWAYS AS (max_concurrency IS NOT NULL OR rate IS NOT NULL) STORED,
     created_at   timestamptz NOT NULL DEFAULT rota.now(),
+    CONSTRAINT queue_max_concurrency CHECK (max_concurrency BETWEEN 1 AND 100000),
+    CONSTRAINT queue_rate CHECK (rate ~ '^[1-9][0-9]{0,6}/[0-9]{1,7}([.][0-9]{1,3})?s$'),
+    CONSTRAINT queue_overrides CHECK (json_typeof(overrides) = 'object'),
     CONSTRAINT queue_name CHECK (name ~ '^[a-z0-9_][a-z0-9_.-]{0,62}$'),
     CONSTRAINT queue_pause_reason CHECK (pause_reason IS NULL OR paused_at IS NOT NULL)
 );
 
--- Tasks as their code defines them, for those who cannot see the code: SQL, operators, other services.
+-- Tasks as their code defines them, for those who cannot see the code, and as operators have set them: those have the last word.
+-- The columns are what holds now; `definition` is what code said at the last sync, `overrides` what operators changed of it.
 CREATE TABLE rota.task (
     name            text        PRIMARY KEY,
     queue           text        NOT NULL,
@@ -219,11 +242,68 @@ CREATE TABLE rota.task (
     timeout         interval,
     retry           json,
     max_concurrency integer,                        -- of its jobs that may run at once, over all workers
+    rate            text,                           -- how many of its jobs may start: '100/60s'
+    concurrency_key text,                           -- '{customer_id}': the next two are of each key
+    key_concurrency integer,
+    key_rate        text,
+    retention_days  integer,                        -- this and the next: how much of its history is kept; NULL: as of all others
+    retention_count integer,
     payload_schema  json        NOT NULL,
+    default_payload json        NOT NULL DEFAULT '{}',  -- of its schedules, and of who triggers it by hand
     listens         text[]      NOT NULL DEFAULT '{}',  -- events that enqueue it
+    description     text        NOT NULL DEFAULT '',
+    tags            text[]      NOT NULL DEFAULT '{}',
+    strategy        text        NOT NULL DEFAULT 'on_demand',
+    system          boolean     NOT NULL DEFAULT false,  -- one of Rota's own
+    run_once        boolean     NOT NULL DEFAULT false,
+    enabled         boolean     NOT NULL DEFAULT true,  -- the operators' alone after the first sync: disabled, its jobs wait
+    disabled_at     timestamptz,
+    disabled_by     text,
+    disable_reason  text,
+    overrides       json,                               -- NULL: none
+    definition      json,                               -- NULL: no code has been seen yet
+    definition_hash text,
+    apps            text[]      NOT NULL DEFAULT '{}',  -- applications that have it in their code
+    deleted_from_code_at timestamptz,                   -- since when none has it
+    created_at      timestamptz NOT NULL DEFAULT rota.now(),
     synced_at       timestamptz NOT NULL DEFAULT rota.now(),
-    CONSTRAINT task_max_concurrency CHECK (max_concurrency BETWEEN 1 AND 100000)
+    limited         boolean     NOT NULL GENERATED ALWAYS AS (
+        max_concurrency IS NOT NULL OR rate IS NOT NULL OR concurrency_key IS NOT NULL OR NOT enabled) STORED,
+    CONSTRAINT task_max_concurrency CHECK (max_concurrency BETWEEN 1 AND 100000 AND key_concurrency BETWEEN 1 AND 100000),
+    CONSTRAINT task_rate CHECK (rate ~ '^[1-9][0-9]{0,6}/[0-9]{1,7}([.][0-9]{1,3})?s$'
+        AND key_rate ~ '^[1-9][0-9]{0,6}/[0-9]{1,7}([.][0-9]{1,3})?s$'),
+    CONSTRAINT task_concurrency_key CHECK (octet_length(concurrency_key) BETWEEN 1 AND 200),
+    CONSTRAINT task_retention CHECK (retention_days BETWEEN 1 AND 36500 AND retention_count BETWEEN 1 AND 100000000),
+    CONSTRAINT task_strategy CHECK (strategy IN ('on_demand', 'cron', 'interval', 'init', 'event', 'recurring')),
+    CONSTRAINT task_default_payload CHECK (json_typeof(default_payload) = 'object'),
+    CONSTRAINT task_overrides CHECK (json_typeof(overrides) = 'object')
 );
+-- What claims, schedulers and workers look at each time: as a rule there is nothing in them.
+CREATE INDEX task_disabled ON rota.task (name) WHERE NOT enabled;
+CREATE INDEX task_resting ON rota.task (name) WHERE NOT enabled OR deleted_from_code_at IS NOT NULL;
+CREATE INDEX task_overridden ON rota.task (name) WHERE overrides IS NOT NULL;
+
+-- Which lines somebody should look at, and when: what was given up, what a cancel has made free, what a rate will let through. The
+-- lines of tasks and queues, which are few, are looked at by every poll all the same; those of keys only if they are here.
+CREATE TABLE rota.limit_look (
+    id      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    line    text        COLLATE "C" NOT NULL,
+    look_at timestamptz NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+CREATE INDEX limit_look_line ON rota.limit_look (line, look_at);
+CREATE INDEX limit_look_at ON rota.limit_look (look_at);
+
+-- Runs that have ended, by the gate and the time at which they began, for as long as that counts: what a rate is measured by, together
+-- with the live jobs. Time alone removes them.
+CREATE TABLE rota.limit_use (
+    id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    line       text        COLLATE "C" NOT NULL,
+    at         timestamptz NOT NULL,
+    uses       integer     NOT NULL,
+    expires_at timestamptz NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+CREATE INDEX limit_use_line ON rota.limit_use (line, at);
+CREATE INDEX limit_use_expiry ON rota.limit_use (expires_at);
 
 -- A worker is one boot of one process: its id is never used again.
 CREATE TABLE rota.worker (
@@ -251,14 +331,15 @@ CREATE VIEW rota.jobs AS
 SELECT id, task, queue, priority, CASE WHEN state IN ('delayed', 'held') THEN 'queued' ELSE state END AS state,
        payload, run_at, lease_until, worker_id, attempt, max_attempts, last_error, claimed_at AS last_run_at, key, owner,
        schedule_id, scheduled_for, triggered_by, timeout, retry, NULL::json AS result, cancel_requested_at,
-       created_at, updated_at, NULL::timestamptz AS completed_at, NULL::timestamptz AS canceled_at, NULL::timestamptz AS finished_at
+       created_at, updated_at, NULL::timestamptz AS completed_at, NULL::timestamptz AS canceled_at, NULL::timestamptz AS finished_at,
+       progress
 FROM rota.job
 UNION ALL
 SELECT job_id, task, queue, priority, outcome,
        payload, run_at, NULL, worker_id, attempt, max_attempts, error, started_at, key, owner,
        schedule_id, scheduled_for, triggered_by, timeout, retry, result, NULL,
        created_at, finished_at, CASE outcome WHEN 'completed' THEN finished_at END,
-       CASE outcome WHEN 'canceled' THEN finished_at END, finished_at
+       CASE outcome WHEN 'canceled' THEN finished_at END, finished_at, progress
 FROM rota.run
 WHERE final;
 

@@ -1,4 +1,4 @@
--- Enqueue: one set of rules for Python, psql and table triggers; and who of those enqueued may run within a task's limit.
+-- Enqueue: one set of rules for Python, psql and table triggers; and who of those enqueued may run within the limits.
 
 -- A hint to idle workers. When all are busy nobody asks to be woken, and an insert pays nothing for it.
 CREATE FUNCTION rota.wake() RETURNS void
@@ -8,73 +8,306 @@ BEGIN
 END
 $$;
 
--- Lets held jobs of limited tasks into the ready line, as many as there are places, and says how many. A place is a limited job
--- that is queued or running, so none can leak: what a dead worker ran has its place until it is rescued, and then runs again in it.
+-- Limits. A limited job that is due is held and goes from gate to gate: that of its key, of its task, of its queue, as far as these have
+-- a limit. Before each there is a line, and `line` says in which it stands: 'k task key', 't task', 'q queue', or 'p queue' when it has
+-- all the places it needs and is ready or runs. New ones have none, and line up first. A place of a gate is a limited job that has
+-- passed it, so none can leak: what a dead worker ran has its places until it is rescued, and then runs again in them.
 --
--- Why there are never too many: nothing else makes a limited job queued that was neither queued nor running, and whoever gets here
--- holds the task's row until the end of its transaction. In READ COMMITTED each statement below has a snapshot of its own, taken
+-- Why there are never too many: nothing else moves a limited job past a gate, and whoever gets here holds the row of the gate, the
+-- task's or the queue's, until the end of its transaction. In READ COMMITTED each statement below has a snapshot of its own, taken
 -- when the row was ours, so it counts all that those before us have admitted. Elsewhere it would not, and admission is left to
 -- others. Why none is forgotten: a place that becomes free while somebody else counts is free when that row is, and whoever frees
 -- it comes here for it. Nobody waits long for the row, or a session that hangs would stop all endings of the task: who has to give
--- up wakes a worker to try again.
-CREATE FUNCTION rota.admit_jobs(of_tasks text[]) RETURNS integer
-LANGUAGE plpgsql SET lock_timeout = '50ms' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
-DECLARE
-    of_task text;
-    most integer;
-    places integer;
-    moved integer;
-    admitted integer := 0;
-    missed boolean := current_setting('transaction_isolation') <> 'read committed';
+-- up leaves word that a worker is to look again. Nobody ever looks at those who wait but for the first of a line.
+
+-- Leaves word that lines are to be looked at from `at` on.
+CREATE FUNCTION rota.look_at_lines(of_lines text[], at timestamptz) RETURNS void
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_variable
 BEGIN
-    -- In one order, so that two batches of endings do not wait for each other.
-    FOR of_task IN SELECT DISTINCT t.name FROM unnest(of_tasks) AS t (name) WHERE NOT missed ORDER BY 1 LOOP
-        BEGIN
-            SELECT max_concurrency INTO most FROM rota.task WHERE name = of_task FOR NO KEY UPDATE;
-        EXCEPTION WHEN lock_not_available THEN
-            missed := true;
-            CONTINUE;
-        END;
-        places := 1000;  -- at a time: a limit that was raised or removed must not move a million jobs in one transaction
-        IF most IS NOT NULL THEN
-            places := least(places, most - (
-                SELECT count(*) FROM rota.job j WHERE j.limited AND j.state IN ('queued', 'running') AND j.task = of_task));
-        END IF;
-        IF places > 0 THEN
-            UPDATE rota.job SET state = 'queued', updated_at = rota.now()
-            WHERE id = ANY (ARRAY(
-                SELECT k.id FROM rota.job k WHERE k.limited AND k.state = 'held' AND k.task = of_task
-                ORDER BY k.priority, k.run_at, k.id LIMIT places FOR UPDATE SKIP LOCKED));
-            GET DIAGNOSTICS moved = ROW_COUNT;
-            admitted := admitted + moved;
-        ELSIF places < 0 THEN
-            -- The limit was lowered: what runs may end, what does not run yet waits again.
-            UPDATE rota.job SET state = 'held', updated_at = rota.now()
-            WHERE id = ANY (ARRAY(
-                SELECT k.id FROM rota.job k WHERE k.limited AND k.state = 'queued' AND k.task = of_task
-                ORDER BY k.priority DESC, k.run_at DESC, k.id DESC LIMIT -places FOR UPDATE SKIP LOCKED));
-        END IF;
+    INSERT INTO rota.limit_look (line, look_at)
+    SELECT DISTINCT l.line, at FROM unnest(of_lines) AS l (line)
+    WHERE NOT EXISTS (SELECT FROM rota.limit_look k WHERE k.line = l.line AND k.look_at <= at);
+END
+$$;
+
+-- The key of a job by the template of its task: '{customer_id}', 'tenant-{tenant}/{region}'. An argument that is left out is empty.
+-- What is too long to be indexed is cut, and told from others by a hash.
+CREATE FUNCTION rota.limit_key(template text, payload json) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    parts text[] := string_to_array(template, '{');
+    key text := parts[1];
+BEGIN
+    FOR n IN 2..cardinality(parts) LOOP
+        key := key || coalesce(payload ->> split_part(parts[n], '}', 1), '') || substr(parts[n], strpos(parts[n], '}') + 1);
     END LOOP;
-    IF admitted > 0 OR missed THEN PERFORM rota.wake(); END IF;
+    RETURN CASE WHEN octet_length(key) <= 200 THEN key ELSE left(key, 40) || ' ' || md5(key) END;
+END
+$$;
+
+-- Who comes next in a line. The order says which index is meant: to a planner that believes the table to be empty all are the same.
+CREATE FUNCTION rota.first_of_line(of_line text) RETURNS uuid
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
+BEGIN
+    RETURN (SELECT j.id FROM rota.job j WHERE j.limited AND j.state = 'held' AND j.line = of_line
+            ORDER BY j.priority, j.run_at, j.id LIMIT 1);
+END
+$$;
+
+-- Puts held jobs that have come in since the last time in their first line, and gives the lines; jobs that no limit concerns any more
+-- are ready. No gate's row is needed for that, so a locked one keeps nobody else from lining up.
+CREATE FUNCTION rota.line_up(batch integer, OUT lines text[], OUT ready bigint, OUT seen bigint)
+LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    new uuid[] := ARRAY(SELECT k.id FROM rota.job k WHERE k.limited AND k.state = 'held' AND k.line IS NULL
+                        ORDER BY k.line, k.priority, k.run_at, k.id LIMIT batch FOR UPDATE SKIP LOCKED);
+BEGIN
+    lines := '{}';
+    ready := 0;
+    seen := cardinality(new);
+    IF seen = 0 THEN RETURN; END IF;
+    WITH sorted AS MATERIALIZED (
+        SELECT k.id, s.key, CASE WHEN s.key IS NOT NULL THEN 'k ' || k.task || ' ' || s.key
+                                 WHEN t.max_concurrency IS NOT NULL OR t.rate IS NOT NULL OR NOT t.enabled THEN 't ' || k.task
+                                 WHEN q.limited THEN 'q ' || k.queue ELSE 'p ' || k.queue END AS line
+        FROM rota.job k
+        LEFT JOIN rota.task t ON t.name = k.task
+        LEFT JOIN rota.queue q ON q.name = k.queue
+        CROSS JOIN LATERAL (SELECT CASE WHEN t.concurrency_key IS NOT NULL THEN rota.limit_key(t.concurrency_key, k.payload) END) AS s (key)
+        WHERE k.id = ANY (new)
+    ), moved AS (
+        UPDATE rota.job j
+        SET limit_key = s.key, line = s.line, state = CASE WHEN starts_with(s.line, 'p') THEN 'queued' ELSE 'held' END, updated_at = rota.now()
+        FROM sorted s WHERE j.id = s.id
+        RETURNING s.line
+    )
+    SELECT array_agg(DISTINCT m.line), count(*) FILTER (WHERE starts_with(m.line, 'p')) INTO lines, ready FROM moved m;
+    -- A place of a key that was made free behind our back, by somebody who deleted jobs, is found by a walk through the lines.
+    IF EXISTS (SELECT FROM unnest(lines) AS l (line) WHERE starts_with(l.line, 'k'))
+        AND NOT EXISTS (SELECT FROM rota.limit_look w WHERE w.line >= 's' AND w.line < 't')
+    THEN
+        INSERT INTO rota.limit_look (line, look_at) VALUES ('s', rota.now() + interval '30 seconds');
+    END IF;
+END
+$$;
+
+-- Lets those through the gates of these lines, and of the lines behind them, for whom there is room. Says how many are ready now.
+CREATE FUNCTION rota.admit_lines(of_lines text[]) RETURNS integer
+LANGUAGE plpgsql
+SET lock_timeout = '50ms' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    todo text[] := of_lines;
+    gate text;
+    this text;
+    of_name text;
+    of_key text;
+    keeper text;            -- the row to hold
+    ours text[] := '{}';    -- those that we hold, and those that others have
+    theirs text[] := '{}';
+    missed text[] := '{}';
+    t rota.task;
+    q rota.queue;
+    most integer;           -- at once
+    rate text;
+    starts integer;         -- within `per`
+    per interval;
+    since timestamptz;
+    taken bigint;           -- places
+    begun bigint;           -- what counts against the rate: has begun within `per`, or is about to
+    first_begun timestamptz;
+    used bigint;
+    first_used timestamptz;
+    places bigint;
+    next_lines text[];
+    moved bigint;
+    ready bigint;
+    admitted bigint := 0;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM rota.look_at_lines(of_lines, rota.now()), rota.wake();
+        RETURN 0;
+    END IF;
+    -- Keys, tasks, queues, and each in one order, so that two batches of endings do not wait for each other.
+    FOREACH gate IN ARRAY '{k,t,q}'::text[] LOOP
+        FOR this IN SELECT DISTINCT l.line FROM unnest(todo) AS l (line) WHERE left(l.line, 1) = gate ORDER BY 1 LOOP
+            of_name := split_part(this, ' ', 2);
+            of_key := substr(this, length(of_name) + 4);
+            IF gate = 'q' THEN
+                SELECT * INTO q FROM rota.queue WHERE name = of_name;
+                most := q.max_concurrency;
+                rate := q.rate;
+            ELSE
+                SELECT * INTO t FROM rota.task WHERE name = of_name;
+                most := CASE WHEN gate = 'k' THEN t.key_concurrency WHEN t.enabled THEN t.max_concurrency ELSE 0 END;
+                rate := CASE gate WHEN 'k' THEN t.key_rate ELSE t.rate END;
+            END IF;
+            -- Nothing to keep, and nobody to let through.
+            CONTINUE WHEN most IS NULL AND rate IS NULL AND rota.first_of_line(this) IS NULL;
+            keeper := CASE gate WHEN 'q' THEN 'queue ' ELSE 'task ' END || of_name;
+            IF keeper = ANY (theirs) THEN
+                missed := missed || this;
+                CONTINUE;
+            ELSIF keeper <> ALL (ours) THEN
+                BEGIN
+                    IF gate = 'q' THEN
+                        SELECT * INTO q FROM rota.queue WHERE name = of_name FOR NO KEY UPDATE;
+                    ELSE
+                        SELECT * INTO t FROM rota.task WHERE name = of_name FOR NO KEY UPDATE;
+                    END IF;
+                    ours := ours || keeper;
+                EXCEPTION WHEN lock_not_available THEN
+                    theirs := theirs || keeper;
+                    missed := missed || this;
+                    CONTINUE;
+                END;
+                most := CASE WHEN gate = 'q' THEN q.max_concurrency WHEN gate = 'k' THEN t.key_concurrency
+                             WHEN t.enabled THEN t.max_concurrency ELSE 0 END;
+                rate := CASE gate WHEN 'q' THEN q.rate WHEN 'k' THEN t.key_rate ELSE t.rate END;
+            END IF;
+
+            places := 1000;  -- at a time: a limit that was raised or removed must not move a million jobs in one transaction
+            starts := split_part(rate, '/', 1);
+            per := split_part(rate, '/', 2);
+            since := rota.now() - coalesce(per, interval '0');
+            IF most IS NULL AND rate IS NULL THEN
+                taken := 0;
+            ELSIF gate = 'q' THEN
+                SELECT count(*), count(*) FILTER (WHERE j.state <> 'running' OR j.claimed_at > since),
+                       min(j.claimed_at) FILTER (WHERE j.state = 'running' AND j.claimed_at > since)
+                INTO taken, begun, first_begun FROM rota.job j
+                WHERE j.limited AND j.state = ANY ('{queued,running}') AND j.line = 'p ' || of_name;
+            ELSIF gate = 't' THEN
+                SELECT count(*), count(*) FILTER (WHERE j.state <> 'running' OR j.claimed_at > since),
+                       min(j.claimed_at) FILTER (WHERE j.state = 'running' AND j.claimed_at > since)
+                INTO taken, begun, first_begun
+                FROM (VALUES ('held', 'q'), ('queued', 'p'), ('running', 'p')) AS w (state, letter) CROSS JOIN LATERAL (
+                    SELECT i.state, i.claimed_at FROM rota.job i
+                    WHERE i.limited AND i.task = of_name AND i.state = w.state AND left(i.line, 1) = w.letter OFFSET 0) j;
+            ELSE
+                SELECT count(*), count(*) FILTER (WHERE j.state <> 'running' OR j.claimed_at > since),
+                       min(j.claimed_at) FILTER (WHERE j.state = 'running' AND j.claimed_at > since)
+                INTO taken, begun, first_begun
+                FROM (VALUES ('held', 'q'), ('held', 't'), ('queued', 'p'), ('running', 'p')) AS w (state, letter) CROSS JOIN LATERAL (
+                    SELECT i.state, i.claimed_at FROM rota.job i
+                    WHERE i.limited AND i.task = of_name AND i.state = w.state AND left(i.line, 1) = w.letter AND i.limit_key = of_key
+                    OFFSET 0) j;
+            END IF;
+            IF most IS NOT NULL THEN places := least(places, most - taken); END IF;
+            IF rate IS NOT NULL THEN
+                SELECT coalesce(sum(u.uses), 0), min(u.at) INTO used, first_used FROM rota.limit_use u WHERE u.line = this AND u.at > since;
+                places := least(places, starts - begun - used);
+            END IF;
+
+            moved := 0;
+            IF places > 0 THEN
+                WITH through AS (
+                    UPDATE rota.job j
+                    SET line = n.line, state = CASE WHEN starts_with(n.line, 'p') THEN 'queued' ELSE 'held' END, updated_at = rota.now()
+                    FROM (
+                        SELECT k.id, CASE
+                            WHEN gate = 'k' AND (t.max_concurrency IS NOT NULL OR t.rate IS NOT NULL OR NOT t.enabled) THEN 't ' || of_name
+                            WHEN gate <> 'q' AND EXISTS (SELECT FROM rota.queue w WHERE w.name = k.queue AND w.limited) THEN 'q ' || k.queue
+                            ELSE 'p ' || k.queue END AS line
+                        FROM (SELECT f.id, f.queue FROM rota.job f WHERE f.limited AND f.state = 'held' AND f.line = this
+                              ORDER BY f.priority, f.run_at, f.id LIMIT places FOR UPDATE SKIP LOCKED) k
+                        OFFSET 0
+                    ) n
+                    WHERE j.id = n.id
+                    RETURNING j.line
+                )
+                SELECT count(*), count(*) FILTER (WHERE starts_with(h.line, 'p')), array_agg(DISTINCT h.line)
+                INTO moved, ready, next_lines FROM through h;
+                admitted := admitted + ready;
+                todo := todo || next_lines;
+            ELSIF taken > most THEN
+                -- The limit was lowered, or the task disabled: what runs may end, what does not run yet waits again.
+                UPDATE rota.job SET state = 'held', line = this, updated_at = rota.now()
+                WHERE id = ANY (ARRAY(
+                    SELECT k.id FROM rota.job k WHERE k.limited AND k.state IN ('held', 'queued') AND k.id = ANY (ARRAY(
+                        SELECT j.id FROM (VALUES ('held', 'q'), ('held', 't'), ('queued', 'p')) AS w (state, letter) CROSS JOIN LATERAL (
+                            SELECT i.id, i.limit_key FROM rota.job i
+                            WHERE i.limited AND i.task = of_name AND i.state = w.state AND left(i.line, 1) = w.letter OFFSET 0) j
+                        WHERE gate = 'k' AND j.limit_key = of_key OR gate = 't' AND w.letter <> 't'))
+                    ORDER BY k.priority DESC, k.run_at DESC, k.id DESC LIMIT least(taken - most, 1000) FOR UPDATE SKIP LOCKED))
+                OR id = ANY (ARRAY(
+                    SELECT k.id FROM rota.job k
+                    WHERE k.limited AND gate = 'q' AND k.state = 'queued' AND k.line = 'p ' || of_name
+                    ORDER BY k.priority DESC, k.run_at DESC, k.id DESC LIMIT least(taken - most, 1000) FOR UPDATE SKIP LOCKED));
+            END IF;
+            -- Time will let the next one through: somebody has to look then.
+            IF rate IS NOT NULL AND starts - begun - used <= moved AND (most IS NULL OR taken + moved < most)
+                AND rota.first_of_line(this) IS NOT NULL
+            THEN
+                PERFORM rota.look_at_lines(ARRAY[this], greatest(
+                    coalesce(least(first_begun, first_used) + per, rota.now() + per / starts), rota.now() + interval '5 milliseconds'));
+            END IF;
+        END LOOP;
+    END LOOP;
+    IF cardinality(missed) > 0 THEN PERFORM rota.look_at_lines(missed, rota.now() + interval '20 milliseconds'); END IF;
+    IF admitted > 0 OR cardinality(missed) > 0 THEN PERFORM rota.wake(); END IF;
     RETURN admitted;
 END
 $$;
 
--- Admits what it can of all tasks that have held jobs.
-CREATE FUNCTION rota.admit_held() RETURNS integer
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+-- Admits what it can of these tasks' jobs, after a change of their limits.
+CREATE FUNCTION rota.admit_jobs(of_tasks text[]) RETURNS bigint
+LANGUAGE plpgsql AS $$
 DECLARE
-    of_tasks text[] := '{}';
-    next_task text := '';
+    n record;
 BEGIN
-    -- From task to task: however many jobs one has, finding the next task is one look into the index.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM rota.wake();
+        RETURN 0;
+    END IF;
+    SELECT * INTO n FROM rota.line_up(1000);
+    RETURN n.ready + rota.admit_lines(n.lines || ARRAY(SELECT 't ' || t.name FROM unnest(of_tasks) AS t (name)));
+END
+$$;
+
+-- Gives away the places of limited jobs that have just ended or been put off, in the transaction that did so. `begun` is when they
+-- began, which rates count on for a while.
+CREATE FUNCTION rota.vacate(tasks text[], queues text[], keys text[], begun timestamptz[]) RETURNS bigint
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    blind boolean := current_setting('transaction_isolation') <> 'read committed';  -- cannot see what others have done
+    u record;
+    n record;
+    lines text[] := ARRAY(
+        SELECT l.line FROM unnest(tasks, queues, keys) AS j (task, queue, key),
+            LATERAL (VALUES ('k ' || j.task || ' ' || j.key), ('t ' || j.task), ('q ' || j.queue)) AS l (line)
+        WHERE l.line IS NOT NULL);
+BEGIN
+    FOR u IN
+        SELECT s.line, s.at, s.per, count(*) AS uses, s.coarse FROM (
+            SELECT r.line, p.per, p.starts > 100 AS coarse,
+                   -- By the hundredth of the period where there may be very many, and never too early.
+                   CASE WHEN p.starts <= 100 THEN j.at ELSE date_bin(p.per / 100, j.at, '2000-01-01+0') + p.per / 100 END AS at, j.at AS began
+            FROM unnest(tasks, queues, keys, begun) AS j (task, queue, key, at)
+            LEFT JOIN rota.task t ON t.name = j.task AND num_nonnulls(t.rate, t.key_rate) > 0
+            LEFT JOIN rota.queue q ON q.name = j.queue AND q.rate IS NOT NULL,
+            LATERAL (VALUES ('k ' || j.task || ' ' || j.key, t.key_rate), ('t ' || j.task, t.rate), ('q ' || j.queue, q.rate)) AS r (line, rate),
+            LATERAL (SELECT split_part(r.rate, '/', 1)::integer AS starts, split_part(r.rate, '/', 2)::interval AS per) AS p
+            WHERE r.rate IS NOT NULL AND r.line IS NOT NULL AND j.at > rota.now() - p.per
+        ) s GROUP BY 1, 2, 3, 5
     LOOP
-        SELECT j.task INTO next_task FROM rota.job j WHERE j.limited AND j.state = 'held' AND j.task > next_task
-        ORDER BY j.task LIMIT 1;
-        EXIT WHEN next_task IS NULL;
-        of_tasks := of_tasks || next_task;
+        IF u.coarse AND NOT blind THEN
+            UPDATE rota.limit_use SET uses = limit_use.uses + u.uses WHERE id = (
+                SELECT x.id FROM rota.limit_use x WHERE x.line = u.line AND x.at = u.at LIMIT 1 FOR UPDATE SKIP LOCKED);
+            CONTINUE WHEN FOUND;
+        END IF;
+        INSERT INTO rota.limit_use (line, at, uses, expires_at) VALUES (u.line, u.at, u.uses, u.at + u.per);
     END LOOP;
-    RETURN CASE WHEN cardinality(of_tasks) > 0 THEN rota.admit_jobs(of_tasks) ELSE 0 END;
+    IF blind THEN
+        RETURN rota.admit_lines(lines);  -- which leaves it to others
+    END IF;
+    SELECT * INTO n FROM rota.line_up(100);
+    IF n.ready > 0 THEN PERFORM rota.wake(); END IF;
+    RETURN n.ready + rota.admit_lines(lines || n.lines);
 END
 $$;
 
@@ -163,74 +396,5 @@ BEGIN
     IF cardinality(parents) > 0 THEN PERFORM rota.link_parents(new_id, parents); END IF;
     PERFORM rota.wake();
     outcome := 'created';
-END
-$$;
-
--- The door for SQL: SELECT rota.enqueue('send_welcome', '{"user_id": 7}'). Settings left out are the task's.
-CREATE FUNCTION rota.enqueue(
-    task text, payload jsonb DEFAULT '{}', queue text DEFAULT NULL, priority integer DEFAULT NULL,
-    run_at timestamptz DEFAULT NULL, delay interval DEFAULT NULL, key text DEFAULT NULL, key_ttl interval DEFAULT '1 day',
-    strict boolean DEFAULT false, max_attempts integer DEFAULT NULL, timeout interval DEFAULT NULL, owner text DEFAULT NULL,
-    parents uuid[] DEFAULT '{}', on_parent_failure text DEFAULT 'cancel', triggered_by json DEFAULT NULL
-) RETURNS uuid LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
-DECLARE
-    t rota.task;
-    missing text;
-    made record;
-BEGIN
-    SELECT * INTO t FROM rota.task k WHERE k.name = enqueue.task;
-    IF t.name IS NULL THEN
-        RAISE EXCEPTION 'unknown task "%"', task USING ERRCODE = 'RT404',
-            HINT = 'A worker makes its tasks known when it starts. Known: ' ||
-                   coalesce((SELECT string_agg(k.name, ', ' ORDER BY k.name) FROM rota.task k WHERE NOT starts_with(k.name, 'rota.')),
-                            'none') || '.';
-    END IF;
-    IF payload IS NULL OR jsonb_typeof(payload) <> 'object' THEN
-        RAISE EXCEPTION 'payload of "%" must be a JSON object, not %', task, coalesce(jsonb_typeof(payload), 'NULL') USING ERRCODE = 'RT422';
-    END IF;
-    IF octet_length(payload::text) > 1048576 THEN
-        RAISE EXCEPTION 'payload of "%" is % bytes, more than the 1048576 allowed', task, octet_length(payload::text) USING ERRCODE = 'RT422',
-            HINT = 'Store the data elsewhere and enqueue a reference to it.';
-    END IF;
-    SELECT string_agg(quote_ident(r.name), ', ') INTO missing
-    FROM json_array_elements_text(coalesce(t.payload_schema -> 'required', '[]')) AS r (name) WHERE NOT payload ? r.name;
-    IF missing IS NOT NULL THEN
-        RAISE EXCEPTION 'payload of "%" lacks %', task, missing USING ERRCODE = 'RT422';
-    END IF;
-    SELECT string_agg(quote_ident(k.name), ', ') INTO missing
-    FROM jsonb_object_keys(payload) AS k (name)
-    WHERE (t.payload_schema ->> 'additionalProperties') = 'false'
-      AND (t.payload_schema -> 'properties' -> k.name) IS NULL;
-    IF missing IS NOT NULL THEN
-        RAISE EXCEPTION 'task "%" has no parameter %', task, missing USING ERRCODE = 'RT422';
-    END IF;
-    IF queue IS NOT NULL AND NOT EXISTS (SELECT FROM rota.queue q WHERE q.name = queue) THEN
-        RAISE EXCEPTION 'unknown queue "%"', queue USING ERRCODE = 'RT404',
-            HINT = 'Known: ' || coalesce((SELECT string_agg(q.name, ', ' ORDER BY q.name) FROM rota.queue q), 'none') || '.';
-    END IF;
-    IF run_at IS NOT NULL AND delay IS NOT NULL THEN
-        RAISE EXCEPTION 'give run_at or delay, not both' USING ERRCODE = 'RT422';
-    END IF;
-    IF run_at NOT BETWEEN '1970-01-01' AND '9999-12-31' OR delay NOT BETWEEN interval '0' AND interval '3660 days' THEN
-        RAISE EXCEPTION 'run_at % or delay % is out of range', run_at, delay USING ERRCODE = 'RT422',
-            HINT = 'run_at is from 1970 to 9999, delay from 0 to 3660 days; a small priority puts a job first in line.';
-    END IF;
-    SELECT * INTO made FROM rota.insert_job(
-        rota.uuid7(), task, payload::json, coalesce(queue, t.queue), coalesce(priority, t.priority), run_at, delay,
-        coalesce(max_attempts, t.max_attempts), coalesce(timeout, t.timeout), NULL, key, key_ttl, owner,
-        coalesce(triggered_by, json_build_object('kind', 'sql', 'user', session_user)), parents, on_parent_failure,
-        new_limited => t.max_concurrency IS NOT NULL);
-    IF made.outcome = 'key_reused' THEN
-        RAISE EXCEPTION 'key "%" of task "%" belongs to job % with another payload', key, task, made.job_id USING ERRCODE = 'RT409';
-    ELSIF made.outcome = 'existing' AND strict THEN
-        RAISE EXCEPTION 'a job with key "%" of task "%" exists: %', key, task, made.job_id USING ERRCODE = 'RT409';
-    ELSIF made.outcome = 'parent_not_found' THEN
-        RAISE EXCEPTION 'parent job % does not exist', made.job_id USING ERRCODE = 'RT422';
-    ELSIF made.outcome = 'parent_failed' THEN
-        RAISE EXCEPTION 'parent job % has failed or was canceled', made.job_id USING ERRCODE = 'RT409',
-            HINT = 'on_parent_failure => ''ignore'' runs the job all the same.';
-    END IF;
-    RETURN made.job_id;
 END
 $$;

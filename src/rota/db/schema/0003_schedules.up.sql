@@ -87,7 +87,7 @@ CREATE TABLE rota.occurrence (
     CONSTRAINT occurrence_outcome CHECK (outcome IN ('fired', 'skipped')),
     CONSTRAINT occurrence_fired CHECK ((outcome = 'fired') = (job_id IS NOT NULL)),
     CONSTRAINT occurrence_reason CHECK ((outcome = 'skipped') = (reason IS NOT NULL)
-        AND reason IN ('disabled', 'overlap', 'misfire', 'outage')),
+        AND reason IN ('disabled', 'not_in_code', 'overlap', 'misfire', 'outage')),
     CONSTRAINT occurrence_until CHECK (until > instant AND instants > 1)
 );
 CREATE INDEX occurrence_start_by ON rota.occurrence (start_by) WHERE start_by IS NOT NULL;
@@ -258,6 +258,17 @@ BEGIN
 END
 $$;
 
+-- Has a worker give away the places of a job that is gone, where rota.vacate would lock the task's row: the transaction of whoever
+-- cancels may be a long one.
+CREATE FUNCTION rota.vacate_later(j rota.job) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF j.line IS NULL OR starts_with(j.line, 'k') THEN RETURN; END IF;
+    IF j.limit_key IS NOT NULL THEN PERFORM rota.look_at_lines(ARRAY['k ' || j.task || ' ' || j.limit_key], rota.now()); END IF;
+    PERFORM rota.wake();
+END
+$$;
+
 -- Takes back the job of a recurring row unless it has begun; when it was due, NULL if it stays. It is locked after its row, the
 -- other way round than by those who end it, so it is not waited for long: who has it locked is about to begin or to end it.
 CREATE FUNCTION rota.withdraw_job(target uuid) RETURNS timestamptz
@@ -267,7 +278,7 @@ DECLARE
 BEGIN
     DELETE FROM rota.job WHERE id = target AND state <> 'running' RETURNING * INTO j;
     IF j.fanout THEN PERFORM rota.release_children(ARRAY[j.id], 'canceled'); END IF;
-    IF j.limited THEN PERFORM rota.wake(); END IF;  -- its place is free
+    IF j.limited THEN PERFORM rota.vacate_later(j); END IF;
     RETURN j.run_at;
 EXCEPTION WHEN lock_not_available THEN
     RETURN NULL;

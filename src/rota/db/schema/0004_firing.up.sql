@@ -1,18 +1,24 @@
 -- What becomes of the instants of named schedules: fired or passed over, in time or too late.
 
--- Enqueues one job of a schedule with what the schedule and its task say. `parents` are the jobs it has to wait for.
+-- Enqueues one job of a schedule with what the schedule and its task say. `parents` are the jobs it has to wait for. What its
+-- payload does not name comes from the task's default one.
 CREATE FUNCTION rota.enqueue_scheduled(
     s rota.schedule, instant timestamptz, run_at timestamptz, triggered_by json, parents uuid[] DEFAULT '{}'
 ) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     t rota.task;
+    payload json := s.payload;
     made uuid;
 BEGIN
     SELECT * INTO t FROM rota.task WHERE name = s.task;
+    IF t.default_payload::text <> '{}' THEN
+        payload := CASE WHEN payload::text = '{}' THEN t.default_payload ELSE (t.default_payload::jsonb || payload::jsonb)::json END;
+    END IF;
     SELECT i.job_id INTO made FROM rota.insert_job(
-        rota.uuid7(), s.task, s.payload, coalesce(s.queue, t.queue, 'default'), coalesce(s.priority, t.priority, 0::smallint), run_at,
-        NULL, coalesce(s.max_attempts, t.max_attempts, 4), t.timeout, NULL, NULL, NULL, NULL, triggered_by, parents, 'ignore',
-        new_schedule => s.id, new_scheduled_for => instant, new_limited => t.max_concurrency IS NOT NULL) i;
+        rota.uuid7(), s.task, payload, coalesce(s.queue, t.queue, 'default'), coalesce(s.priority, t.priority, 0::smallint), run_at,
+        NULL, coalesce(s.max_attempts, t.max_attempts, 4), NULL, NULL, NULL, NULL, NULL, triggered_by, parents, 'ignore',
+        new_schedule => s.id, new_scheduled_for => instant, new_limited => coalesce(t.limited, false)
+            OR EXISTS (SELECT FROM rota.queue q WHERE q.name = coalesce(s.queue, t.queue, 'default') AND q.limited)) i;
     RETURN made;
 END
 $$;
@@ -38,7 +44,8 @@ $$;
 
 -- Fires a due cron, interval or init schedule as planned: `fire` are the instants to enqueue for, `skip` those passed over, and
 -- `next` when to look again. NULLs when there is nothing to do any more, because somebody else did it or it was disabled
--- meanwhile, or not yet: one job has to follow another, which somebody's transaction has locked.
+-- meanwhile, or not yet: one job has to follow another, which somebody's transaction has locked. While the task is disabled, or no
+-- code has it, the instants to enqueue for are passed over too; what runs once ever waits for it.
 CREATE FUNCTION rota.fire_schedule(
     schedule_id uuid, planned_at timestamptz, fire timestamptz[], skip json, next timestamptz,
     OUT fired integer, OUT skipped integer
@@ -50,6 +57,7 @@ DECLARE
     waiting integer;
     running uuid[];
     job uuid;
+    resting text;
 BEGIN
     SELECT * INTO s FROM rota.schedule t
     WHERE t.id = schedule_id AND t.enabled AND t.next_run_at = planned_at AND t.next_run_at <= rota.now() FOR UPDATE;
@@ -58,8 +66,11 @@ BEGIN
         (SELECT count(*) FROM (SELECT FROM rota.job j WHERE j.schedule_id = s.id AND j.state = 'running' FOR UPDATE SKIP LOCKED) l)
         < (SELECT count(*) FROM rota.job j WHERE j.schedule_id = s.id AND j.state = 'running')
     THEN RETURN; END IF;
+    SELECT CASE WHEN t.enabled THEN 'not_in_code' ELSE 'disabled' END INTO resting
+    FROM rota.task t WHERE t.name = s.task AND (NOT t.enabled OR t.deleted_from_code_at IS NOT NULL);
     UPDATE rota.schedule t
-    SET next_run_at = next, last_run_at = CASE WHEN cardinality(fire) > 0 THEN rota.now() ELSE last_run_at END, updated_at = rota.now()
+    SET next_run_at = CASE WHEN resting IS NOT NULL AND strategy = 'init' THEN rota.now() + interval '10 seconds' ELSE next END,
+        last_run_at = CASE WHEN cardinality(fire) > 0 AND resting IS NULL THEN rota.now() ELSE last_run_at END, updated_at = rota.now()
     WHERE t.id = s.id;
     fired := 0;
     SELECT count(rota.pass_over(s.id, k.instant, k.until, k.instants, k.reason)) INTO skipped
@@ -67,6 +78,12 @@ BEGIN
 
     FOREACH instant IN ARRAY fire LOOP
         CONTINUE WHEN EXISTS (SELECT FROM rota.occurrence o WHERE o.schedule_id = s.id AND o.instant = instant);
+        IF resting IS NOT NULL THEN
+            CONTINUE WHEN s.strategy = 'init';
+            INSERT INTO rota.occurrence (schedule_id, instant, outcome, reason) VALUES (s.id, instant, 'skipped', resting);
+            skipped := skipped + 1;
+            CONTINUE;
+        END IF;
         running := '{}';
         IF s.overlap <> 'allow' THEN
             SELECT count(*) FILTER (WHERE j.state <> 'running'), coalesce(array_agg(j.id) FILTER (WHERE j.state = 'running'), '{}')

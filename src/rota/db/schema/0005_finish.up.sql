@@ -8,6 +8,47 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT attempt - forgiven - CASE WHEN culprit THEN 0 ELSE least(crashes, 3) END
 $$;
 
+-- What somebody should hear of, told in the transaction in which it happens: a line here is written without waiting for anybody,
+-- cannot be lost, and is taken once, when it is counted into an alert (0012_alerts).
+CREATE TABLE rota.signal (
+    id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind        text        NOT NULL,
+    subject     text        NOT NULL,
+    fingerprint text        NOT NULL DEFAULT '',
+    details     json        NOT NULL DEFAULT '{}',
+    at          timestamptz NOT NULL DEFAULT rota.now()
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+
+-- What a failure is grouped by: what the worker found (type and frames, model/fingerprint.py), else the task, the type of the error
+-- and its message without whatever has a digit in it: ids, counts, times.
+CREATE FUNCTION rota.fingerprint(of_task text, error json) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT coalesce(error ->> 'fingerprint', substr(encode(sha256(convert_to(concat_ws(E'\n',
+        of_task, error ->> 'type', regexp_replace(left(error ->> 'message', 300), '[A-Za-z0-9_.:-]*[0-9][A-Za-z0-9_.:-]*', '#', 'g')
+    ), 'UTF8')), 'hex'), 1, 16))
+$$;
+
+-- How often a job may be tried: as it says itself, unless that is what its code says of all jobs of the task and an operator has
+-- said otherwise since.
+CREATE FUNCTION rota.allowed_attempts(j rota.job) RETURNS integer
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT t.max_attempts FROM rota.task t
+        WHERE t.name = j.task AND t.overrides IS NOT NULL AND (t.overrides -> 'max_attempts') IS NOT NULL
+          AND (t.definition ->> 'max_attempts')::integer = j.max_attempts), j.max_attempts);
+END
+$$;
+
+-- Whether a limit on starts concerns a job: one that has begun and is to begin again lines up again.
+CREATE FUNCTION rota.is_rated(of_task text, of_queue text) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM rota.task t WHERE t.name = of_task AND num_nonnulls(t.rate, t.key_rate) > 0)
+        OR EXISTS (SELECT FROM rota.queue q WHERE q.name = of_queue AND q.rate IS NOT NULL);
+END
+$$;
+
 -- Writes the run that ends a job for good, or one attempt at it.
 CREATE FUNCTION rota.record_run(
     j rota.job, run_attempt bigint, run_outcome text, is_final boolean, run_started_at timestamptz, run_finished_at timestamptz,
@@ -16,10 +57,20 @@ CREATE FUNCTION rota.record_run(
 BEGIN
     INSERT INTO rota.run (job_id, attempt, task, queue, outcome, final, started_at, finished_at, worker_id, error, result,
                           payload, priority, run_at, max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for,
-                          triggered_by, on_parent_failure, created_at)
+                          triggered_by, on_parent_failure, created_at, fingerprint, progress)
     VALUES (j.id, run_attempt, j.task, j.queue, run_outcome, is_final, run_started_at, run_finished_at, j.worker_id, run_error, run_result,
             CASE WHEN is_final THEN j.payload END, j.priority, j.run_at, j.max_attempts, j.token, j.timeout, j.retry, j.key, j.owner,
-            j.schedule_id, j.scheduled_for, j.triggered_by, j.on_parent_failure, j.created_at);
+            j.schedule_id, j.scheduled_for, j.triggered_by, j.on_parent_failure, j.created_at,
+            CASE WHEN run_outcome IN ('failed', 'lost') THEN rota.fingerprint(j.task, run_error) END,
+            CASE WHEN run_started_at IS NOT NULL THEN j.progress END);
+    -- A recurring row tries again by itself: of that, its schedule tells when it keeps failing.
+    IF is_final AND run_outcome = 'failed' AND NOT (j.schedule_id IS NOT NULL AND EXISTS (
+        SELECT FROM rota.schedule s WHERE s.id = j.schedule_id AND s.key IS NOT NULL)) THEN
+        INSERT INTO rota.signal (kind, subject, fingerprint, details)
+        VALUES ('job_failed', j.task, rota.fingerprint(j.task, run_error), json_build_object(
+            'job_id', j.id, 'attempt', run_attempt, 'queue', j.queue,
+            'type', run_error ->> 'type', 'message', left(run_error ->> 'message', 1000)));
+    END IF;
 END
 $$;
 
@@ -95,7 +146,7 @@ BEGIN
     started := j.claimed_at + make_interval(secs => waited);
     j.culprit := j.culprit OR run_outcome = 'crashed';
     is_final := recorded IN ('completed', 'canceled')
-        OR (recorded = 'failed' AND (NOT can_retry OR rota.charged(j.attempt, j.forgiven, j.crashes, j.culprit) >= j.max_attempts));
+        OR (recorded = 'failed' AND (NOT can_retry OR rota.charged(j.attempt, j.forgiven, j.crashes, j.culprit) >= rota.allowed_attempts(j)));
     -- Whoever asked for the end of this job, or disabled its row, does not want another attempt at it.
     IF NOT is_final AND rota.is_unwanted(j) THEN
         recorded := 'canceled';
@@ -114,22 +165,25 @@ BEGIN
     IF is_final THEN
         DELETE FROM rota.job WHERE id = j.id;
         IF j.fanout THEN PERFORM rota.release_children(ARRAY[j.id], recorded); END IF;
-        IF j.limited THEN PERFORM rota.admit_jobs(ARRAY[j.task]); END IF;
+        IF j.limited THEN PERFORM rota.vacate(ARRAY[j.task], ARRAY[j.queue], ARRAY[j.limit_key], ARRAY[j.claimed_at]); END IF;
         RETURN recorded;
     END IF;
-    -- What was cut short keeps its place, in the queue and within the limit; who comes back for another attempt lines up again.
+    -- What was cut short keeps its place, in the queue and within the limits; who comes back for another attempt lines up again, and
+    -- so does everybody where starts are counted.
     next_state := CASE WHEN delay > interval '0' THEN 'delayed'
-                       WHEN j.limited AND run_outcome <> 'released' THEN 'held' ELSE 'queued' END;
+                       WHEN j.limited AND (run_outcome <> 'released' OR rota.is_rated(j.task, j.queue)) THEN 'held' ELSE 'queued' END;
     UPDATE rota.job
     SET state = next_state, run_at = CASE WHEN run_outcome = 'released' THEN run_at ELSE rota.now() + coalesce(delay, '0') END,
-        worker_id = NULL, lease_until = NULL,
-        last_error = coalesce(run_error, last_error), updated_at = rota.now(), culprit = j.culprit,
+        line = CASE next_state WHEN 'queued' THEN line END, limit_key = CASE next_state WHEN 'queued' THEN limit_key END, worker_id = NULL, lease_until = NULL,
+        last_error = coalesce(run_error, last_error), progress = NULL, updated_at = rota.now(), culprit = j.culprit,
         -- It ended by itself, so the crashes it was in were not its own: acquitted, unless it is the culprit or was cut short.
         forgiven = forgiven + CASE WHEN run_outcome IN ('snoozed', 'released') THEN 1 ELSE 0 END
                             + CASE WHEN j.culprit OR run_outcome = 'released' THEN 0 ELSE least(crashes, 3) END,
         crashes = CASE WHEN j.culprit OR run_outcome = 'released' THEN crashes ELSE 0 END
     WHERE id = j.id;
-    IF j.limited AND next_state <> 'queued' THEN PERFORM rota.admit_jobs(ARRAY[j.task]); END IF;
+    IF j.limited AND next_state <> 'queued' THEN
+        PERFORM rota.vacate(ARRAY[j.task], ARRAY[j.queue], ARRAY[j.limit_key], ARRAY[j.claimed_at]);
+    END IF;
     PERFORM rota.wake();
     RETURN 'queued';
 END
@@ -146,7 +200,8 @@ DECLARE
     j rota.job;
     lost json;
     ended text;
-    vacated text[] := '{}';
+    vacated rota.job[] := '{}';
+    is_rated boolean;
 BEGIN
     FOR j IN
         SELECT * FROM rota.job k
@@ -167,26 +222,31 @@ BEGIN
             CONTINUE WHEN NOT FOUND AND EXISTS (SELECT FROM rota.schedule s WHERE s.id = j.schedule_id AND s.job_id = j.id);
         END IF;
         ended := CASE WHEN rota.is_unwanted(j) THEN 'canceled'
-                      WHEN rota.charged(j.attempt, j.forgiven, j.crashes + 1, j.culprit) >= j.max_attempts THEN 'failed' END;
+                      WHEN rota.charged(j.attempt, j.forgiven, j.crashes + 1, j.culprit) >= rota.allowed_attempts(j) THEN 'failed' END;
         IF ended IS NOT NULL THEN
             PERFORM rota.record_run(j, j.attempt, ended, true, j.claimed_at, rota.now(), lost, NULL);
             IF j.schedule_id IS NOT NULL THEN PERFORM rota.settle_schedule(j, ended, lost, NULL, NULL); END IF;
             DELETE FROM rota.job k WHERE k.id = j.id;
             IF j.fanout THEN PERFORM rota.release_children(ARRAY[j.id], ended); END IF;
-            IF j.limited THEN vacated := vacated || j.task; END IF;
+            IF j.limited THEN vacated := vacated || j; END IF;
             state := ended;
         ELSE
             PERFORM rota.record_run(j, j.attempt, 'lost', false, j.claimed_at, rota.now(), lost, NULL);
+            is_rated := j.limited AND rota.is_rated(j.task, j.queue);
             UPDATE rota.job k
-            SET state = 'queued', worker_id = NULL, lease_until = NULL,  -- run_at stays: it has waited its turn already
-                crashes = crashes + 1, last_error = lost, updated_at = rota.now()
+            SET state = CASE WHEN is_rated THEN 'held' ELSE 'queued' END, line = CASE WHEN NOT is_rated THEN line END,
+                worker_id = NULL, lease_until = NULL,  -- run_at stays: it has waited its turn already
+                crashes = crashes + 1, last_error = lost, progress = NULL, updated_at = rota.now()
             WHERE k.id = j.id;
+            IF is_rated THEN vacated := vacated || j; END IF;
             state := 'queued';
         END IF;
         RETURN NEXT;
     END LOOP;
     IF FOUND THEN PERFORM rota.wake(); END IF;
-    IF cardinality(vacated) > 0 THEN PERFORM rota.admit_jobs(vacated); END IF;
+    IF cardinality(vacated) > 0 THEN
+        PERFORM rota.vacate(array_agg(v.task), array_agg(v.queue), array_agg(v.limit_key), array_agg(v.claimed_at)) FROM unnest(vacated) v;
+    END IF;
 END
 $$;
 
@@ -207,8 +267,7 @@ BEGIN
     IF j.schedule_id IS NOT NULL THEN PERFORM rota.settle_schedule(j, 'canceled', NULL, NULL, NULL); END IF;
     DELETE FROM rota.job WHERE id = target;
     IF j.fanout THEN PERFORM rota.release_children(ARRAY[target], 'canceled'); END IF;
-    -- Its place is given away by a worker: the transaction of whoever cancels may be a long one, and must not keep the task's row.
-    IF j.limited AND j.state = 'queued' THEN PERFORM rota.wake(); END IF;
+    IF j.limited THEN PERFORM rota.vacate_later(j); END IF;
     RETURN j.state;
 END
 $$;
@@ -248,7 +307,8 @@ BEGIN
     parents := ARRAY(SELECT j.id FROM rota.job j WHERE j.id = ANY (parents));
     UPDATE rota.job SET fanout = true WHERE id = ANY (parents) AND NOT fanout;
     UPDATE rota.job_edge SET settled = false WHERE parent_id = ANY (parents) AND child_id = target AND settled;
-    is_limited := EXISTS (SELECT FROM rota.task t WHERE t.name = r.task AND t.max_concurrency IS NOT NULL);
+    is_limited := EXISTS (SELECT FROM rota.task t WHERE t.name = r.task AND t.limited)
+        OR EXISTS (SELECT FROM rota.queue q WHERE q.name = r.queue AND q.limited);
     UPDATE rota.run SET final = false WHERE job_id = target AND attempt = r.attempt;
     INSERT INTO rota.job (id, task, queue, priority, payload, run_at, attempt, forgiven, max_attempts, token, timeout, retry, key,
                           owner, schedule_id, scheduled_for, triggered_by, last_error, created_at, claimed_at,

@@ -1,6 +1,96 @@
--- Events of the application's own: a task that listens for one is enqueued in the transaction that emits it.
+-- What SQL can do: enqueue jobs, and tell events of the application's own, for which tasks listen.
 
--- Enqueues every task that listens for an event, except those named. A task gets of the payload what it has parameters for.
+-- Refuses a payload that a task with this schema could not take, as far as SQL can tell: its names, not its types.
+CREATE FUNCTION rota.check_payload(of_task text, of_schema json, payload jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    missing text;
+BEGIN
+    IF payload IS NULL OR jsonb_typeof(payload) <> 'object' THEN
+        RAISE EXCEPTION 'payload of "%" must be a JSON object, not %', of_task, coalesce(jsonb_typeof(payload), 'NULL') USING ERRCODE = 'RT422';
+    END IF;
+    IF octet_length(payload::text) > 1048576 THEN
+        RAISE EXCEPTION 'payload of "%" is % bytes, more than the 1048576 allowed', of_task, octet_length(payload::text) USING ERRCODE = 'RT422',
+            HINT = 'Store the data elsewhere and enqueue a reference to it.';
+    END IF;
+    SELECT string_agg(quote_ident(r.name), ', ') INTO missing
+    FROM json_array_elements_text(coalesce(of_schema -> 'required', '[]')) AS r (name) WHERE NOT payload ? r.name;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'payload of "%" lacks %', of_task, missing USING ERRCODE = 'RT422';
+    END IF;
+    SELECT string_agg(quote_ident(k.name), ', ') INTO missing
+    FROM jsonb_object_keys(payload) AS k (name)
+    WHERE (of_schema ->> 'additionalProperties') = 'false'
+      AND (of_schema -> 'properties' -> k.name) IS NULL;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'task "%" has no parameter %', of_task, missing USING ERRCODE = 'RT422';
+    END IF;
+    -- What is marked as a secret (model/secret.py) is encrypted by the task's own code, and must not be stored without.
+    IF strpos(of_schema::text, 'x-rota-secret') > 0 THEN
+        SELECT string_agg(quote_ident(p.key), ', ') INTO missing
+        FROM json_each(of_schema -> 'properties') AS p
+        WHERE strpos(p.value::text, 'x-rota-secret') > 0 AND jsonb_path_exists(
+            payload -> p.key, '$.** ? (@.type() == "string" && !(@ starts with "rota-secret:1:"))');
+        IF missing IS NOT NULL THEN
+            RAISE EXCEPTION 'payload of "%" has a secret that is not encrypted: %', of_task, missing USING ERRCODE = 'RT422',
+                HINT = 'Only the application can encrypt it: do this where its code is at hand.';
+        END IF;
+    END IF;
+END
+$$;
+
+-- The door for SQL: SELECT rota.enqueue('send_welcome', '{"user_id": 7}'). Settings left out are the task's.
+CREATE FUNCTION rota.enqueue(
+    task text, payload jsonb DEFAULT '{}', queue text DEFAULT NULL, priority integer DEFAULT NULL,
+    run_at timestamptz DEFAULT NULL, delay interval DEFAULT NULL, key text DEFAULT NULL, key_ttl interval DEFAULT '1 day',
+    strict boolean DEFAULT false, max_attempts integer DEFAULT NULL, timeout interval DEFAULT NULL, owner text DEFAULT NULL,
+    parents uuid[] DEFAULT '{}', on_parent_failure text DEFAULT 'cancel', triggered_by json DEFAULT NULL
+) RETURNS uuid LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    t rota.task;
+    made record;
+BEGIN
+    SELECT * INTO t FROM rota.task k WHERE k.name = enqueue.task;
+    IF t.name IS NULL THEN
+        RAISE EXCEPTION 'unknown task "%"', task USING ERRCODE = 'RT404',
+            HINT = 'A worker makes its tasks known when it starts. Known: ' ||
+                   coalesce((SELECT string_agg(k.name, ', ' ORDER BY k.name) FROM rota.task k WHERE NOT starts_with(k.name, 'rota.')),
+                            'none') || '.';
+    END IF;
+    PERFORM rota.check_payload(task, t.payload_schema, payload);
+    IF queue IS NOT NULL AND NOT EXISTS (SELECT FROM rota.queue q WHERE q.name = queue) THEN
+        RAISE EXCEPTION 'unknown queue "%"', queue USING ERRCODE = 'RT404',
+            HINT = 'Known: ' || coalesce((SELECT string_agg(q.name, ', ' ORDER BY q.name) FROM rota.queue q), 'none') || '.';
+    END IF;
+    IF run_at IS NOT NULL AND delay IS NOT NULL THEN
+        RAISE EXCEPTION 'give run_at or delay, not both' USING ERRCODE = 'RT422';
+    END IF;
+    IF run_at NOT BETWEEN '1970-01-01' AND '9999-12-31' OR delay NOT BETWEEN interval '0' AND interval '3660 days' THEN
+        RAISE EXCEPTION 'run_at % or delay % is out of range', run_at, delay USING ERRCODE = 'RT422',
+            HINT = 'run_at is from 1970 to 9999, delay from 0 to 3660 days; a small priority puts a job first in line.';
+    END IF;
+    SELECT * INTO made FROM rota.insert_job(
+        rota.uuid7(), task, payload::json, coalesce(queue, t.queue), coalesce(priority, t.priority), run_at, delay,
+        coalesce(max_attempts, t.max_attempts), timeout, NULL, key, key_ttl, owner,
+        coalesce(triggered_by, json_build_object('kind', 'sql', 'user', session_user)), parents, on_parent_failure,
+        new_limited => t.limited OR EXISTS (SELECT FROM rota.queue q WHERE q.name = coalesce(enqueue.queue, t.queue) AND q.limited));
+    IF made.outcome = 'key_reused' THEN
+        RAISE EXCEPTION 'key "%" of task "%" belongs to job % with another payload', key, task, made.job_id USING ERRCODE = 'RT409';
+    ELSIF made.outcome = 'existing' AND strict THEN
+        RAISE EXCEPTION 'a job with key "%" of task "%" exists: %', key, task, made.job_id USING ERRCODE = 'RT409';
+    ELSIF made.outcome = 'parent_not_found' THEN
+        RAISE EXCEPTION 'parent job % does not exist', made.job_id USING ERRCODE = 'RT422';
+    ELSIF made.outcome = 'parent_failed' THEN
+        RAISE EXCEPTION 'parent job % has failed or was canceled', made.job_id USING ERRCODE = 'RT409',
+            HINT = 'on_parent_failure => ''ignore'' runs the job all the same.';
+    END IF;
+    RETURN made.job_id;
+END
+$$;
+
+-- Enqueues every task that listens for an event, except those named and those that no code has any more. A task gets of the payload
+-- what it has parameters for.
 CREATE FUNCTION rota.emit(
     event text, payload jsonb DEFAULT '{}', triggered_by json DEFAULT NULL, except_tasks text[] DEFAULT '{}'
 ) RETURNS TABLE (task text, job_id uuid)
@@ -12,7 +102,10 @@ BEGIN
     IF payload IS NULL OR jsonb_typeof(payload) <> 'object' THEN
         RAISE EXCEPTION 'payload of event "%" must be a JSON object, not %', event, coalesce(jsonb_typeof(payload), 'NULL') USING ERRCODE = 'RT422';
     END IF;
-    FOR t IN SELECT * FROM rota.task k WHERE event = ANY (k.listens) AND k.name <> ALL (except_tasks) ORDER BY k.name LOOP
+    FOR t IN
+        SELECT * FROM rota.task k
+        WHERE event = ANY (k.listens) AND k.name <> ALL (except_tasks) AND k.deleted_from_code_at IS NULL ORDER BY k.name
+    LOOP
         task := t.name;
         job_id := rota.enqueue(
             t.name,

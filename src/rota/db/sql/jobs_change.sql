@@ -2,6 +2,11 @@
 -- Less than the second after which PostgreSQL looks for a deadlock and ends whoever looked.
 SET LOCAL lock_timeout = '500ms'
 
+-- name: jobs_change_look_briefly
+-- Each statement of a list has its index: tables that have grown since their last ANALYZE must not be read from end to end.
+SELECT set_config('statement_timeout', '30s', true), set_config('enable_seqscan', 'off', true),
+       set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)
+
 -- name: jobs_change_retry
 -- In the order of ids, so that two operators do not deadlock.
 SELECT t.id, rota.retry_job(t.id) FROM (SELECT unnest(%(ids)s::uuid[]) AS id ORDER BY 1) t
@@ -23,3 +28,17 @@ SELECT rota.enqueue(
 -- name: jobs_change_is_new
 -- Whether the job came into being in this transaction, whose time is the same throughout.
 SELECT created_at = rota.now() FROM rota.job WHERE id = %(id)s
+
+-- name: jobs_change_read_payload
+-- Of a job, live or finished, with the changes to its members, if any: each of the others stays as it was written.
+SELECT j.task, j.payload::text, (
+    SELECT coalesce(json_object_agg(m.key, m.value), '{}')::text
+    FROM (SELECT e.key, e.value FROM json_each(j.payload) e WHERE NOT %(changes)s::text::jsonb ? e.key
+          UNION ALL SELECT e.key, e.value FROM json_each(%(changes)s::text::json) e) m)
+FROM rota.jobs j WHERE j.id = %(id)s
+
+-- name: jobs_change_edit
+SELECT rota.edit_job(%(id)s, %(payload)s::json, %(editor)s::json, %(expected)s::json)
+
+-- name: jobs_change_edits
+SELECT attempt, payload, edited_at, edited_by FROM rota.job_edit WHERE job_id = %(id)s ORDER BY id DESC LIMIT %(limit)s

@@ -30,7 +30,7 @@ ORDER BY id DESC
 -- name: jobs_read_get
 SELECT id, task, queue, priority, state, payload, run_at, lease_until, worker_id, attempt, max_attempts, last_error, last_run_at,
        key, owner, schedule_id, scheduled_for, triggered_by, timeout, retry, result, cancel_requested_at,
-       created_at, updated_at, completed_at, canceled_at, finished_at
+       created_at, updated_at, completed_at, canceled_at, finished_at, progress
 FROM rota.jobs
 WHERE id = %(id)s
 
@@ -58,7 +58,8 @@ ORDER BY e.child_id
 -- Everything about a live job that a claim looks at.
 SELECT j.id, j.task, j.queue, j.priority, j.state, j.run_at, j.attempt, j.max_attempts, j.crashes, j.culprit, j.worker_id,
        j.claimed_at, j.lease_until, j.pending_parents, j.cancel_requested_at, j.last_error,
-       q.name IS NOT NULL AS queue_exists, q.paused_at, q.pause_reason, t.max_concurrency, rota.now() AS now
+       q.name IS NOT NULL AS queue_exists, q.paused_at, q.pause_reason, t.max_concurrency, t.enabled IS FALSE AS disabled,
+       t.disabled_at, t.disabled_by, t.disable_reason, rota.now() AS now
 FROM rota.job j LEFT JOIN rota.queue q ON q.name = j.queue LEFT JOIN rota.task t ON t.name = j.task
 WHERE j.id = %(id)s
 
@@ -73,8 +74,11 @@ SELECT count(*) FROM (
 -- name: jobs_read_admitted
 SELECT id, worker_id, CASE state WHEN 'running' THEN claimed_at END AS claimed_at
 FROM rota.job
-WHERE limited AND state IN ('running', 'queued') AND task = %(task)s
-ORDER BY 3, id LIMIT %(limit)s
+WHERE id = ANY (%(ids)s)
+ORDER BY 3, id
+
+-- name: jobs_read_limits
+SELECT gate, name, key, waits_here, most, rate, taken, begun, free_at, holders FROM rota.explain_limits(%(id)s)
 
 -- name: jobs_read_running
 -- What the slots of these workers are taken by, the longest runs first.

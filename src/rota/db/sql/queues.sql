@@ -5,12 +5,12 @@ WITH delayed AS MATERIALIZED (
     FROM (SELECT queue FROM rota.job WHERE state = 'delayed' ORDER BY run_at LIMIT %(walk)s) walk GROUP BY queue
 ), held AS MATERIALIZED (
     SELECT queue, count(*) AS n, sum(count(*)) OVER () AS walked
-    FROM (SELECT queue FROM rota.job WHERE limited AND state = 'held' ORDER BY task LIMIT %(walk)s) walk GROUP BY queue
+    FROM (SELECT queue FROM rota.job WHERE limited AND state = 'held' ORDER BY line LIMIT %(walk)s) walk GROUP BY queue
 ), running AS MATERIALIZED (
     SELECT queue, count(*) AS n, sum(count(*)) OVER () AS walked
     FROM (SELECT queue FROM rota.job WHERE state = 'running' ORDER BY lease_until LIMIT %(walk)s) walk GROUP BY queue
 )
-SELECT q.name, q.paused_at, q.pause_reason, rota.now() - oldest.run_at AS oldest_age,
+SELECT q.name, q.paused_at, q.pause_reason, q.max_concurrency, q.rate, q.overrides IS NOT NULL AS overridden, rota.now() - oldest.run_at AS oldest_age,
        ready.n AS ready, waiting.n AS waiting,
        coalesce((SELECT n FROM delayed d WHERE d.queue = q.name), 0) AS delayed,
        coalesce((SELECT n FROM held h WHERE h.queue = q.name), 0) AS held,
@@ -54,3 +54,13 @@ WITH resumed AS (
     UPDATE rota.queue SET paused_at = NULL, pause_reason = NULL WHERE name = %(name)s RETURNING 1
 )
 SELECT 1, rota.wake() FROM resumed
+
+-- name: queues_overrides
+-- What operators have said of a queue's limits; locked, so that the next statement builds on it.
+SELECT coalesce(overrides, '{}') FROM rota.queue WHERE name = %(name)s FOR NO KEY UPDATE
+
+-- name: queues_override
+SELECT rota.set_queue_limits(name, definition, %(overrides)s::json) FROM rota.queue WHERE name = %(name)s
+
+-- name: queues_limits
+SELECT max_concurrency, rate FROM rota.queue WHERE name = %(name)s

@@ -12,6 +12,7 @@ WHERE j.id = ANY (ARRAY(
     WHERE k.state = 'queued' AND k.queue = %(queue)s
       AND (k.priority, k.run_at, k.id) > (%(priority)s::smallint, %(run_at)s::timestamptz, %(id)s::uuid)
       AND NOT EXISTS (SELECT FROM rota.queue q WHERE q.name = %(queue)s AND q.paused_at IS NOT NULL)
+      AND k.task <> ALL (ARRAY(SELECT d.name FROM rota.task d WHERE NOT d.enabled))
     ORDER BY k.priority, k.run_at, k.id
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED))
@@ -25,8 +26,8 @@ RETURNING j.priority, j.run_at, j.id::text, j.token, j.attempt, j.task, j.payloa
         'triggered_by', j.triggered_by) END
 
 -- name: runs_promote
--- Delayed jobs that have become due join the ready ones, or those that are held by their task's limit, of which as many are
--- admitted as there are places. Answers how many jobs moved and in how many seconds the next one is due. Nothing of this need
+-- Delayed jobs that have become due join the ready ones, or those that are held by a limit, of which as many are admitted as there
+-- are places. Answers how many jobs moved, in how many seconds to look again, and which tasks and queues have limits. Nothing of this need
 -- survive a crash of the server: it would be done again.
 WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true)),
 due AS (
@@ -36,10 +37,13 @@ due AS (
         ORDER BY k.run_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
-SELECT (SELECT count(*) FROM due) + rota.admit_held(),
-       (SELECT extract(epoch FROM k.run_at - rota.now())::float8 FROM rota.job k
-        WHERE k.state = 'delayed' AND k.run_at > rota.now() ORDER BY k.run_at LIMIT 1)
-FROM relaxed
+SELECT d.moved + a.admitted,
+       least(a.look_in, (SELECT extract(epoch FROM k.run_at - rota.now())::float8 FROM rota.job k
+                         WHERE k.state = 'delayed' AND k.run_at > rota.now() ORDER BY k.run_at LIMIT 1)),
+       -- Whose jobs are to be held although they were enqueued without that.
+       ARRAY(SELECT t.name FROM rota.task t WHERE t.limited), ARRAY(SELECT q.name FROM rota.queue q WHERE q.limited)
+FROM relaxed, (SELECT count(*)::integer AS moved FROM due) d
+     CROSS JOIN LATERAL rota.admit_due((%(limit)s + 0 * d.moved)::integer) a  -- which must not be asked before the others have joined
 
 -- name: runs_complete
 -- The fast lane: plain completions. Answers how many there were and, if not all, which. The children of the whole batch are told
@@ -58,15 +62,16 @@ WITH gone AS (
 ), recorded AS (
     INSERT INTO rota.run (job_id, attempt, task, queue, outcome, final, started_at, finished_at, worker_id, result,
                           payload, priority, run_at, max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for,
-                          triggered_by, created_at)
+                          triggered_by, created_at, progress)
     SELECT id, attempt, task, queue, 'completed', true, started_at, started_at + took, worker_id, result, payload, priority, run_at,
-           max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for, triggered_by, created_at
+           max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for, triggered_by, created_at, progress
     FROM timed
     RETURNING job_id
 )
 SELECT count(*), CASE WHEN count(*) < %(count)s THEN array_agg(job_id::text) END,
        (SELECT rota.release_children(array_agg(id), 'completed') FROM gone WHERE fanout HAVING count(*) > 0),
-       (SELECT rota.admit_jobs(array_agg(task)) FROM gone WHERE limited HAVING count(*) > 0)
+       (SELECT rota.vacate(array_agg(task), array_agg(queue), array_agg(limit_key), array_agg(claimed_at))
+        FROM gone WHERE limited HAVING count(*) > 0)
 FROM recorded
 
 -- name: runs_complete_scheduled
@@ -89,14 +94,15 @@ WITH gone AS (
 ), recorded AS (
     INSERT INTO rota.run (job_id, attempt, task, queue, outcome, final, started_at, finished_at, worker_id, result,
                           payload, priority, run_at, max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for,
-                          triggered_by, created_at)
+                          triggered_by, created_at, progress)
     SELECT id, attempt, task, queue, 'completed', true, started_at, started_at + took, worker_id, result, payload, priority, run_at,
-           max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for, triggered_by, created_at
+           max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for, triggered_by, created_at, progress
     FROM timed
 )
 SELECT count(*), CASE WHEN count(*) < %(count)s THEN array_agg(id::text) END,
        (SELECT rota.release_children(array_agg(id), 'completed') FROM gone WHERE fanout HAVING count(*) > 0),
-       (SELECT rota.admit_jobs(array_agg(task)) FROM gone WHERE limited HAVING count(*) > 0)
+       (SELECT rota.vacate(array_agg(task), array_agg(queue), array_agg(limit_key), array_agg(claimed_at))
+        FROM gone WHERE limited HAVING count(*) > 0)
 FROM gone
 
 -- name: runs_finish
@@ -150,7 +156,7 @@ WHERE id = ANY (%(ids)s::uuid[]) AND worker_id = %(worker)s
 -- Unstarted claims go back uncharged, or are held by a limit that they were enqueued without; those that are locked are found by
 -- runs_release_unknown later.
 UPDATE rota.job
-SET state = CASE WHEN %(hold)s THEN 'held' ELSE 'queued' END, limited = limited OR %(hold)s,
+SET state = CASE WHEN %(hold)s THEN 'held' ELSE 'queued' END, limited = limited OR %(hold)s, line = CASE WHEN NOT %(hold)s THEN line END,
     worker_id = NULL, lease_until = NULL, attempt = attempt - 1, updated_at = rota.now()
 WHERE id = ANY (ARRAY(
     SELECT id FROM rota.job
@@ -198,6 +204,9 @@ DELETE FROM rota.job_key WHERE (task, key, owner) IN (
     SELECT k.task, k.key, k.owner FROM rota.job_key k
     WHERE k.expires_at <= rota.now() AND NOT EXISTS (SELECT FROM rota.job j WHERE j.id = k.job_id)
     ORDER BY k.expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+
+-- name: runs_forget_edits
+SELECT rota.forget_edits()
 
 -- name: runs_make_partitions
 SELECT rota.make_run_partitions()

@@ -13,27 +13,36 @@ CROSS JOIN LATERAL rota.fire_schedule(p.id, p.due, p.fire, p.skip, p.next) f
 
 -- name: schedules_fire_recurring
 -- All of it in one statement: a recurring row has nothing to compute, its last run said when. While its job is live it has no
--- next time, so there is never a second one.
+-- next time, so there is never a second one. Rows of a task that is disabled, or that no code has, pass their time over.
 WITH due AS MATERIALIZED (
-    SELECT s.id, s.task, s.key, s.payload, s.queue, s.priority, s.next_run_at FROM rota.schedule s
+    SELECT s.id, s.task, s.key, s.payload, s.queue, s.priority, s.next_run_at,
+           s.task = ANY (ARRAY(
+               SELECT r.name FROM rota.task r WHERE NOT r.enabled OR r.deleted_from_code_at IS NOT NULL)) AS resting
+    FROM rota.schedule s
     WHERE s.enabled AND s.key IS NOT NULL AND s.next_run_at <= rota.now()
     ORDER BY s.next_run_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), named AS MATERIALIZED (
     -- A UUIDv7 is the time and the version, which is given for all, and random bits.
     SELECT due.*, CAST(overlay(CAST(gen_random_uuid() AS text) PLACING %(id_time)s FROM 1) AS uuid) AS job_id FROM due
 ), moved AS (
-    UPDATE rota.schedule s SET job_id = n.job_id, next_run_at = NULL, last_run_at = rota.now(), updated_at = rota.now()
+    UPDATE rota.schedule s
+    SET job_id = CASE WHEN NOT n.resting THEN n.job_id END,
+        next_run_at = CASE WHEN n.resting THEN rota.now() + greatest(s.every, interval '10 seconds') END,
+        last_run_at = CASE WHEN n.resting THEN s.last_run_at ELSE rota.now() END, updated_at = rota.now()
     FROM named n WHERE s.id = n.id
 ), enqueued AS (
     INSERT INTO rota.job (id, task, payload, queue, priority, max_attempts, timeout, schedule_id, scheduled_for, triggered_by,
                           limited, state)
     SELECT n.job_id, n.task, n.payload, coalesce(n.queue, t.queue, 'default'), coalesce(n.priority, t.priority, 0),
-           1, t.timeout, n.id, n.next_run_at,  -- one attempt: what failed is tried again by the row
+           1, NULL, n.id, n.next_run_at,  -- one attempt: what failed is tried again by the row
            json_build_object('kind', 'scheduler', 'schedule', n.task || '/' || n.key),
-           t.max_concurrency IS NOT NULL, CASE WHEN t.max_concurrency IS NULL THEN 'queued' ELSE 'held' END
+           l.limited, CASE WHEN l.limited THEN 'held' ELSE 'queued' END
     FROM named n LEFT JOIN rota.task t ON t.name = n.task
+    LEFT JOIN rota.queue q ON q.name = coalesce(n.queue, t.queue, 'default')
+    CROSS JOIN LATERAL (SELECT coalesce(t.limited, false) OR coalesce(q.limited, false) AS limited) l
+    WHERE NOT n.resting
 )
-SELECT count(*), CASE WHEN count(*) > 0 THEN rota.wake() END FROM named
+SELECT count(*), count(*) FILTER (WHERE NOT resting), CASE WHEN count(*) > 0 THEN rota.wake() END FROM named
 
 -- name: schedules_next
 -- In how many seconds something is due: of either kind.
@@ -56,10 +65,16 @@ UPDATE rota.schedule SET next_run_at = %(next)s, updated_at = rota.now() WHERE i
 
 -- name: schedules_refuse
 -- What came in through SQL and makes no sense: it is switched off, and says why.
-UPDATE rota.schedule
-SET enabled = false, last_error = json_build_object('type', 'UsageError', 'message', %(why)s::text), updated_at = rota.now()
-WHERE id = %(id)s
-RETURNING coalesce(name, task || '/' || key)
+WITH refused AS (
+    UPDATE rota.schedule
+    SET enabled = false, last_error = json_build_object('type', 'UsageError', 'message', %(why)s::text), updated_at = rota.now()
+    WHERE id = %(id)s
+    RETURNING id, coalesce(name, task || '/' || key) AS name
+), told AS (
+    INSERT INTO rota.signal (kind, subject, details)
+    SELECT 'schedule_refused', name, json_build_object('schedule_id', id, 'why', left(%(why)s::text, 1000)) FROM refused
+)
+SELECT name FROM refused
 
 -- name: schedules_heal
 -- Rows that wait for a job that is gone, say because somebody deleted it by hand: they go on. Answers the last row looked at.
@@ -79,14 +94,27 @@ WITH looked AS (
 SELECT (SELECT id FROM looked ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM healed)
 
 -- name: schedules_deadlines
-SELECT schedule_id, name, task, instant, job_id, deadline, due FROM rota.check_deadlines()
+WITH late AS MATERIALIZED (SELECT * FROM rota.check_deadlines()),
+told AS (
+    INSERT INTO rota.signal (kind, subject, fingerprint, details)
+    SELECT 'deadline_missed', name, deadline,
+           json_build_object('task', task, 'job_id', job_id, 'instant', instant, 'deadline', deadline, 'due', due)
+    FROM late
+)
+SELECT schedule_id, name, task, instant, job_id, deadline, due FROM late
 
 -- name: schedules_failing
 -- Rows that keep failing although they back off as far as they may; each is told once.
-UPDATE rota.schedule SET failing_told = true
-WHERE id = ANY (ARRAY(
-    SELECT s.id FROM rota.schedule s WHERE s.failing_since IS NOT NULL AND NOT s.failing_told LIMIT 500 FOR UPDATE SKIP LOCKED))
-RETURNING coalesce(name, task || '/' || key), task, consecutive_failures, last_error ->> 'message'
+WITH failing AS (
+    UPDATE rota.schedule SET failing_told = true
+    WHERE id = ANY (ARRAY(
+        SELECT s.id FROM rota.schedule s WHERE s.failing_since IS NOT NULL AND NOT s.failing_told LIMIT 500 FOR UPDATE SKIP LOCKED))
+    RETURNING coalesce(name, task || '/' || key) AS name, task, consecutive_failures AS failures, last_error ->> 'message' AS error
+), told AS (
+    INSERT INTO rota.signal (kind, subject, details)
+    SELECT 'schedule_failing', task, json_build_object('schedule', name, 'failures', failures, 'error', left(error, 1000)) FROM failing
+)
+SELECT name, task, failures, error FROM failing
 
 -- name: schedules_prune
 DELETE FROM rota.occurrence WHERE ctid = ANY (ARRAY(

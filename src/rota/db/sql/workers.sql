@@ -34,6 +34,17 @@ WHERE w.stopped_at IS NULL AND w.backend_pid IS NOT NULL
 UPDATE rota.worker SET stopped_at = rota.now(), stop_reason = %(reason)s, wants_wake = false
 WHERE id = %(id)s AND stopped_at IS NULL
 
+-- name: workers_stop_dead
+WITH dead AS (
+    UPDATE rota.worker SET stopped_at = rota.now(), stop_reason = 'died', wants_wake = false
+    WHERE id = %(id)s AND stopped_at IS NULL
+    RETURNING id, host, pid
+), told AS (
+    INSERT INTO rota.signal (kind, subject, details)
+    SELECT 'worker_died', host, json_build_object('worker_id', id, 'pid', pid) FROM dead
+)
+SELECT 1 FROM dead
+
 -- name: workers_stopped_holding
 -- What a worker could not record before it ended, or claimed by a statement that outlived it, is nobody's any more. Those that
 -- were taken for dead and are not have a moment to say so.

@@ -1,0 +1,102 @@
+"""Who may do what: roles, and a policy that an application can replace.
+
+Strict by default: tasks, runs and logs are for admins. Nobody writes runs and logs but the system; no operation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+from rota.errors import Forbidden, UsageError
+from rota.model.filters import check_text
+
+Role = Literal["admin", "operator", "read_only", "system"]
+
+MAX_NAME = 200
+
+_ADMINS = frozenset({"admin"})
+_OPERATORS = frozenset({"admin", "operator"})
+_READERS = frozenset({"admin", "operator", "read_only"})
+_NOBODY: frozenset[str] = frozenset()  # but the system
+
+DEFAULT: Mapping[str, frozenset[str]] = {
+    "tasks.read": _ADMINS,
+    "tasks.change": _ADMINS,  # sync, enable, disable, schedule, limits, retry, retention
+    "tasks.trigger": _ADMINS,
+    "runs.read": _ADMINS,  # and what is made of them: error groups, statistics
+    "runs.write": _NOBODY,
+    "logs.read": _ADMINS,
+    "logs.write": _NOBODY,
+    "jobs.read": _READERS,
+    "jobs.change": _OPERATORS,  # retry, cancel
+    "jobs.edit": _OPERATORS,  # retry with another payload
+    "queues.read": _READERS,
+    "queues.change": _OPERATORS,
+    "schedules.read": _READERS,
+    "schedules.change": _OPERATORS,
+    "workers.read": _READERS,
+    "alerts.read": _READERS,
+    "alerts.change": _OPERATORS,
+    "webhooks.read": _ADMINS,
+    "webhooks.change": _ADMINS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Somebody, or something, that acts: the name is written down with what was done."""
+
+    name: str
+    role: Role
+
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            raise UsageError(f"role={self.role!r} is unknown: one of {', '.join(get_args(Role))}")
+        if not isinstance(self.name, str) or not 1 <= len(self.name) <= MAX_NAME:
+            raise UsageError(f"name={self.name!r} of an actor is not text of 1 to {MAX_NAME} characters")
+        check_text("name", self.name)
+
+    def as_trigger(self) -> dict[str, Any]:
+        """How the records name who did it."""
+        return {"kind": "manual", "user": self.name}
+
+
+class Policy(Protocol):
+    """What decides; an application may have its own, by the actor's name or by anything it knows."""
+
+    def allows(self, actor: Actor, operation: str) -> bool:
+        """Whether this actor may do this."""
+
+
+class Access:
+    """The policy by roles: the default, with what the application grants instead. The system may do everything."""
+
+    def __init__(self, grants: Mapping[str, Collection[Role]] | None = None) -> None:
+        self._roles = dict(DEFAULT)
+        for operation, roles in (grants or {}).items():
+            if operation not in DEFAULT:
+                raise UsageError(f"{operation!r} is not an operation: one of {', '.join(DEFAULT)}")
+            if DEFAULT[operation] is _NOBODY:
+                raise UsageError(f"{operation!r} cannot be granted: only the system writes {operation.partition('.')[0]}")
+            if isinstance(roles, str) or not set(roles) <= set(get_args(Role)):
+                raise UsageError(f"{operation}={roles!r} are not roles: a list of some of {', '.join(get_args(Role))}")
+            self._roles[operation] = frozenset(roles)
+
+    def allows(self, actor: Actor, operation: str) -> bool:
+        """Whether the actor's role has the operation."""
+        return actor.role == "system" or actor.role in self._roles.get(operation, _NOBODY)
+
+
+def check(policy: Policy, actor: Actor, operation: str) -> None:
+    """Forbidden unless the policy allows it. What only the system does is nobody's to allow."""
+    written_by_system = DEFAULT.get(operation) is _NOBODY
+    if actor.role == "system" or (not written_by_system and policy.allows(actor, operation)):
+        return
+    if written_by_system:
+        raise Forbidden(f"{actor.name} may not do {operation}: {operation.partition('.')[0]} are written by the system only")
+    raise Forbidden(
+        f"{actor.name}, who is {actor.role}, may not do {operation}: ask an admin, "
+        "or let the application grant it with Rota(access=Access(...))"
+    )

@@ -1,0 +1,56 @@
+-- Tasks as operators see and switch them.
+
+-- A task as those see it who cannot see the table: durations in seconds, times in ISO form.
+CREATE FUNCTION rota.show_task(t rota.task) RETURNS json
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN json_build_object(
+        'name', t.name, 'queue', t.queue, 'priority', t.priority, 'max_attempts', t.max_attempts,
+        'timeout_s', extract(epoch FROM t.timeout)::float8, 'retry', t.retry, 'max_concurrency', t.max_concurrency,
+        'rate', t.rate, 'concurrency_key', t.concurrency_key, 'key_concurrency', t.key_concurrency, 'key_rate', t.key_rate,
+        'retention_days', t.retention_days, 'retention_count', t.retention_count, 'payload_schema', t.payload_schema,
+        'default_payload', t.default_payload, 'listens', t.listens, 'description', t.description, 'tags', t.tags,
+        'strategy', t.strategy, 'system', t.system, 'run_once', t.run_once, 'enabled', t.enabled, 'disabled_at', t.disabled_at,
+        'disabled_by', t.disabled_by, 'disable_reason', t.disable_reason, 'overrides', t.overrides, 'definition', t.definition,
+        'definition_hash', t.definition_hash, 'apps', t.apps, 'deleted_from_code_at', t.deleted_from_code_at,
+        'created_at', t.created_at, 'synced_at', t.synced_at);
+END
+$$;
+
+-- Enables or disables a task: SELECT rota.set_task('send_welcome', false, 'ann', 'the provider is down'). Disabled, its schedules do
+-- not fire and its jobs wait; what runs already may end. False: there is none of that name.
+CREATE FUNCTION rota.set_task(of_name text, want boolean, who text DEFAULT NULL, why text DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE rota.task
+    SET enabled = want, disabled_at = CASE WHEN NOT want THEN coalesce(disabled_at, rota.now()) END,
+        disabled_by = CASE WHEN NOT want THEN coalesce(who, session_user) END, disable_reason = CASE WHEN NOT want THEN why END
+    WHERE name = of_name;
+    IF NOT FOUND THEN RETURN false; END IF;
+    PERFORM rota.admit_jobs(ARRAY[of_name]);
+    RETURN true;
+END
+$$;
+
+-- Keeps ready jobs of disabled tasks, which no claim takes, out of the way of claims: those among the first so many of a queue are
+-- held until their task is enabled. Says how many. Behind them they are in nobody's way.
+CREATE FUNCTION rota.hold_disabled(of_queue text, first integer DEFAULT 2000) RETURNS integer
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+DECLARE
+    disabled text[] := ARRAY(SELECT t.name FROM rota.task t WHERE NOT t.enabled);
+    moved integer;
+BEGIN
+    IF cardinality(disabled) = 0 THEN RETURN 0; END IF;
+    UPDATE rota.job SET state = 'held', limited = true, line = NULL, limit_key = NULL, updated_at = rota.now()
+    WHERE id = ANY (ARRAY(
+        SELECT j.id FROM rota.job j
+        WHERE j.state = 'queued' AND j.id = ANY (ARRAY(
+            SELECT f.id FROM (
+                SELECT k.id, k.task FROM rota.job k WHERE k.state = 'queued' AND k.queue = of_queue
+                ORDER BY k.priority, k.run_at, k.id LIMIT first) f
+            WHERE f.task = ANY (disabled)))
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS moved = ROW_COUNT;
+    RETURN moved;
+END
+$$;

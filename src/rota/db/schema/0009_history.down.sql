@@ -1,0 +1,1 @@
+DROP TABLE rota.task_stat;

@@ -1,0 +1,232 @@
+"""Jobs in PostgreSQL, as the engine sees them: the store's statements on a worker's own connections."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from importlib.metadata import version
+from time import monotonic
+from typing import Literal, TypeVar
+from uuid import UUID
+
+import psycopg
+from psycopg.errors import DeadlockDetected, LockNotAvailable
+
+from rota.db.carriers import PsycopgCarrier
+from rota.db.connection import AsyncConn, Conn, answer_within, close_quietly, connect, connect_async, cut, is_disconnect
+from rota.db.steps import atomically, carry_out
+from rota.engine.transport import Fault, Rescued
+from rota.model.limits import NO_LIMITS, Limited, QueueLimits
+from rota.model.position import START, Position
+from rota.model.run import Run
+from rota.model.task import TaskSpec
+from rota.store import jobs_change, schedule_sync, tasks, workers
+from rota.store import runs as store
+
+Answer = TypeVar("Answer")
+
+PLANS_LAST_S = 1.0  # the plan for an empty table reads all of a full one, and a table can fill within a second
+
+
+class PostgresTransport:
+    """A worker's connections. Behind a transaction pooler (`pooled`) sessions have no settings and cannot be woken."""
+
+    def __init__(self, dsn: str, worker: UUID, *, pooled: bool = False) -> None:
+        self._dsn = dsn
+        self._worker = worker
+        self._pooled = pooled
+
+    async def open(self, name: str) -> PostgresSession:
+        """A connection of its own for each part of a worker."""
+        return PostgresSession(await connect_async(self._dsn, name, pooled=self._pooled), self._worker, pooled=self._pooled)
+
+    @contextmanager
+    def open_pulse(self) -> Iterator[PostgresPulse]:
+        """The connection whose end means that the worker has died."""
+        with connect(self._dsn, "heartbeat", pooled=self._pooled) as conn:
+            yield PostgresPulse(conn, self._worker, pooled=self._pooled)
+
+
+class PostgresSession:
+    """A connection that commits each statement."""
+
+    __slots__ = ("_planned", "_pooled", "_worker", "conn")
+
+    def __init__(self, conn: AsyncConn, worker: UUID, *, pooled: bool = False) -> None:
+        self.conn = conn
+        self._worker = worker
+        self._pooled = pooled
+        self._planned = monotonic()
+
+    def answer_within(self, seconds: float) -> AbstractContextManager[None]:
+        """Cuts the connection unless the block ends in time."""
+        return answer_within(self.conn, seconds)
+
+    def fault_of(self, error: BaseException) -> Fault:
+        """What PostgreSQL means by this error."""
+        if isinstance(error, LockNotAvailable | DeadlockDetected):
+            return "locked"
+        if is_disconnect(error) or not isinstance(error, psycopg.Error):
+            return "lost"
+        blamed = isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.InternalError)
+        return "refused" if blamed else "denied"
+
+    async def close(self) -> None:
+        """Closes the connection, which may be broken already."""
+        await close_quietly(self.conn)
+
+    async def claim(self, queue: str, limit: int, *, lease_s: float, after: Position = START, now: float = 0.0) -> list[Run]:
+        """Takes up to `limit` ready jobs of a queue, in their order."""
+        worker = self._worker
+        return await store.claim(self.conn, worker=worker, queue=queue, limit=limit, lease_s=lease_s, after=after, now=now)
+
+    async def promote(self) -> tuple[int, float | None, Limited]:
+        """Makes ready what is due and within its limits."""
+        return await store.promote(self.conn)
+
+    async def hold_disabled(self, queue: str) -> int:
+        """Holds ready jobs of disabled tasks until those are enabled, some of a queue at a time; how many."""
+        return await tasks.hold_disabled(self.conn, queue=queue)
+
+    async def hold_back(self, runs: Sequence[Run]) -> None:
+        """Returns unstarted jobs, uncharged, to wait for a place within a limit."""
+        await store.hold_back(self.conn, worker=self._worker, runs=runs)
+
+    async def cancel_requested(self) -> list[tuple[str, int]]:
+        """This worker's running jobs that somebody wants to stop."""
+        return await store.cancel_requested(self.conn, worker=self._worker)
+
+    async def other_worker_knows(self, task: str, queue: str) -> bool:
+        """Whether another live worker could run this task."""
+        return await workers.knows_task(self.conn, id=self._worker, task=task, queue=queue)
+
+    async def listen(self) -> bool:
+        """Listens, unless a pooler would hand the session to others."""
+        if not self._pooled:
+            await self.conn.execute("LISTEN rota_wake")
+        return not self._pooled
+
+    async def want_wake(self, wants_wake: bool) -> None:
+        """Says whether an enqueue should NOTIFY for this worker's sake."""
+        await workers.want_wake(self.conn, id=self._worker, wants_wake=wants_wake)
+
+    async def wait_for_wake(self, seconds: float) -> bool:
+        """Waits for a NOTIFY."""
+        woken = False
+        async for _ in self.conn.notifies(timeout=seconds, stop_after=1):
+            woken = True
+        return woken
+
+    async def complete(self, runs: Sequence[Run], *, scheduled: bool = False) -> set[str]:
+        """Records completions; the ids of those that were not ours."""
+        return await self._record(store.complete_scheduled if scheduled else store.complete, runs)
+
+    async def finish(self, runs: Sequence[Run]) -> dict[str, str | None]:
+        """Records endings of any kind."""
+        return await self._record(store.finish, runs)
+
+    async def _record(self, statement: Callable[..., Awaitable[Answer]], runs: Sequence[Run]) -> Answer:
+        if monotonic() - self._planned > PLANS_LAST_S:
+            await self.conn.execute("DISCARD PLANS")
+            self._planned = monotonic()
+        if not self._pooled:  # its settings limit the wait for locks
+            return await statement(self.conn, worker=self._worker, runs=runs)
+        async with self.conn.transaction():
+            await jobs_change.wait_briefly(self.conn)
+            return await statement(self.conn, worker=self._worker, runs=runs)
+
+    async def locked(self, runs: Sequence[Run]) -> set[str]:
+        """Those whose jobs somebody's transaction has locked now."""
+        return await store.locked(self.conn, runs=runs)
+
+    async def release(self, runs: Sequence[Run]) -> None:
+        """Returns unstarted jobs to the queue, uncharged, and wakes who may want them."""
+        await store.release(self.conn, worker=self._worker, runs=runs)
+
+    async def release_unknown(self, known: Collection[str], *, older_than_s: float) -> int:
+        """Returns claims that this worker does not know it has."""
+        return await store.release_unknown(self.conn, worker=self._worker, known=known, older_than_s=older_than_s)
+
+    async def missing(self, *, restart_grace_s: float) -> set[tuple[UUID, str]]:
+        """Live workers whose session is gone, with that session."""
+        return await workers.missing(self.conn, restart_grace_s=restart_grace_s)
+
+    async def stopped_holding(self) -> list[UUID]:
+        """Workers that have ended and still hold jobs."""
+        return await workers.stopped_holding(self.conn)
+
+    async def rescue(self, dead: Sequence[UUID], *, batch: int) -> list[Rescued]:
+        """Takes jobs from dead workers and from others whose lease ran out."""
+        return await store.rescue(self.conn, dead=dead, batch=batch, rescuer=self._worker)
+
+    async def stop_dead(self, worker: UUID) -> bool:
+        """Marks a worker as dead."""
+        return await workers.stop_dead(self.conn, id=worker)
+
+    async def forget_keys(self, *, limit: int) -> int:
+        """Removes expired keys of jobs that have ended."""
+        return await store.forget_keys(self.conn, limit=limit)
+
+    async def tidy(self) -> None:
+        """Makes partitions ahead of time and forgets what is long gone."""
+        await store.make_partitions(self.conn)
+        await workers.forget(self.conn)
+        await store.forget_edits(self.conn)
+
+
+class PostgresPulse:
+    """The heartbeat's connection."""
+
+    def __init__(self, conn: Conn, worker: UUID, *, pooled: bool) -> None:
+        self._conn = conn
+        self._worker = worker
+        self._pooled = pooled
+
+    def beat(self) -> Literal["alive", "called dead"] | None:
+        """Says that the worker lives, in this session."""
+        return workers.beat(self._conn, id=self._worker, pooled=self._pooled)
+
+    def register(
+        self,
+        specs: Sequence[TaskSpec],
+        *,
+        app: str,
+        queues: Sequence[str],
+        slots: int,
+        limits: Mapping[str, QueueLimits] = NO_LIMITS,
+    ) -> None:
+        """Makes the worker known, with its tasks, queues and schedules."""
+        tasks.sync(self._conn, tasks=specs, queues=queues, limits=limits, app=app)
+        carry_out(PsycopgCarrier(self._conn), atomically(schedule_sync.sync(specs), autocommits=True))
+        workers.register(
+            self._conn,
+            id=self._worker,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version("rota"),
+            queues=queues,
+            tasks=sorted(spec.name for spec in specs),
+            slots=slots,
+        )
+
+    def renew(self, runs: Sequence[Run], *, lease_s: float) -> tuple[set[str], set[str]]:
+        """Extends the leases of these runs."""
+        return store.renew(self._conn, worker=self._worker, runs=runs, lease_s=lease_s)
+
+    def stop(self, reason: str) -> None:
+        """Writes down that the worker has ended."""
+        workers.stop(self._conn, id=self._worker, reason=reason)
+
+    def fileno(self) -> int:
+        """The connection's socket."""
+        return self._conn.fileno()
+
+    def probe(self) -> None:
+        """Asks the server anything."""
+        self._conn.execute("SELECT 1")
+
+    def cut(self) -> None:
+        """Shuts the socket down under a statement that waits for an answer."""
+        cut(self._conn)

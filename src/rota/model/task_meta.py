@@ -1,0 +1,128 @@
+"""What code says about a task for those who operate it: what it is for, and how it is set up at first."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypedDict
+
+from rota.errors import UsageError
+from rota.model.filters import check_text
+from rota.model.limits import check_concurrency, check_concurrency_key, parse_rate
+from rota.model.task import TaskSpec
+
+MAX_DESCRIPTION = 1000
+MAX_TAGS = 20
+MAX_RETENTION_DAYS = 36_500
+MAX_RETENTION_COUNT = 100_000_000
+
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,49}")
+
+
+class TaskMeta(TypedDict, total=False):
+    """What else `@app.task` takes."""
+
+    description: str | None
+    tags: str | Iterable[str]
+    enabled: bool
+    default_payload: Mapping[str, Any] | None
+    retention_days: int | None
+    retention_count: int | None
+    rate: str | None
+    concurrency_key: str | None
+    key_concurrency: int | None
+    key_rate: str | None
+
+
+def with_meta(
+    spec: TaskSpec,
+    *,
+    description: str | None = None,
+    tags: str | Iterable[str] = (),
+    enabled: bool = True,
+    default_payload: Mapping[str, Any] | None = None,
+    retention_days: int | None = None,
+    retention_count: int | None = None,
+    rate: str | None = None,
+    concurrency_key: str | None = None,
+    key_concurrency: int | None = None,
+    key_rate: str | None = None,
+) -> TaskSpec:
+    """The task with what is said of it here; else the first paragraph of its handler's docstring describes it."""
+    if not isinstance(enabled, bool):
+        raise UsageError(f"enabled={enabled!r} of task {spec.name!r} is not a boolean: give True or False")
+    check_retention("retention_days", retention_days)
+    check_retention("retention_count", retention_count)
+    return replace(
+        spec,
+        description=_read_docstring(spec.handler) if description is None else _check_description(spec.name, description),
+        tags=read_tags(tags),
+        enabled=enabled,
+        default_payload="{}" if default_payload is None else _read_payload(spec, default_payload),
+        retention_days=retention_days,
+        retention_count=retention_count,
+        rate=None if rate is None else parse_rate(rate, name="rate"),
+        **_read_key_limits(spec, concurrency_key, key_concurrency, key_rate),
+    )
+
+
+def read_tags(tags: str | Iterable[str]) -> tuple[str, ...]:
+    """The tags in their order, each once."""
+    given = [tags] if isinstance(tags, str) else list(tags)
+    for tag in given:
+        if not isinstance(tag, str) or not _TAG.fullmatch(tag):
+            raise UsageError(f"tag {tag!r} is not allowed: letters, digits and _ . : / - only, at most 50")
+    if len(set(given)) > MAX_TAGS:
+        raise UsageError(f"tags={given!r} are too many: at most {MAX_TAGS}")
+    return tuple(sorted(set(given)))
+
+
+def _read_key_limits(spec: TaskSpec, template: str | None, concurrency: int | None, rate: str | None) -> dict[str, Any]:
+    if template is None:
+        if concurrency is not None or rate is not None:
+            raise UsageError(
+                f"key_concurrency={concurrency!r} and key_rate={rate!r} of task {spec.name!r} are limits of each key: "
+                'say which with concurrency_key="{...}"'
+            )
+        return {}
+    check_concurrency_key(template, spec.payload.json_schema, task=spec.name)
+    if concurrency is None and rate is None:
+        concurrency = 1
+    if concurrency is not None:
+        check_concurrency(concurrency, name="key_concurrency")
+    key_rate = None if rate is None else parse_rate(rate, name="key_rate")
+    return {"concurrency_key": template, "key_concurrency": concurrency, "key_rate": key_rate}
+
+
+def check_retention(name: str, value: int | None) -> None:
+    """Refuses a retention that the database would refuse."""
+    most = MAX_RETENTION_DAYS if name == "retention_days" else MAX_RETENTION_COUNT
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
+        raise UsageError(f"{name}={value!r} is out of range: from 1 to {most}, or None for what holds for all tasks")
+
+
+def _check_description(task: str, description: str) -> str:
+    if not isinstance(description, str) or len(description) > MAX_DESCRIPTION:
+        raise UsageError(
+            f"description={description!r:.80} of task {task!r} is not allowed: text of at most {MAX_DESCRIPTION} letters"
+        )
+    check_text("description", description)
+    return description.strip()
+
+
+def _read_docstring(handler: Callable[..., Any]) -> str:
+    # cleandoc, because newer Pythons take the indentation out when they compile, and the same code must be described the same.
+    paragraph = inspect.cleandoc(handler.__doc__ or "").split("\n\n")[0]
+    text = "".join(
+        character for character in " ".join(paragraph.split()) if character != "\0" and not "\ud800" <= character <= "\udfff"
+    )
+    return text if len(text) <= MAX_DESCRIPTION else text[: MAX_DESCRIPTION - 1] + "…"
+
+
+def _read_payload(spec: TaskSpec, payload: Mapping[str, Any]) -> str:
+    try:
+        return spec.payload.encode_json(payload)
+    except UsageError as error:
+        raise type(error)(f"default_payload of task {spec.name!r} does not fit its handler: {error}") from None

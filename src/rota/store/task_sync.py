@@ -1,0 +1,135 @@
+"""The tasks that code defines, written to the database: steps for any connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rota.db import queries
+from rota.db.steps import Query, Steps
+from rota.model.definition import Definition, Overrides, TaskRecord, define, effective, hash_definition
+from rota.model.limits import NO_LIMITS, QueueLimits
+from rota.model.task import DEFAULT_APP, TaskSpec
+
+SQL = queries.load("tasks")
+
+
+@dataclass(slots=True)
+class Synced:
+    """What a sync did, by the names of tasks."""
+
+    created: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)  # they were gone from code
+    gone: list[str] = field(default_factory=list)
+
+
+def sync(specs: Iterable[TaskSpec], *, app: str = DEFAULT_APP, force: Collection[str] = ()) -> Steps[Synced]:
+    """Makes these tasks known as their code defines them. What operators have changed stays, but for tasks in `force`.
+
+    Rows that are right already are neither written nor locked: a worker must be able to start while somebody holds one.
+    """
+    definitions = {spec.name: define(spec) for spec in sorted(specs, key=lambda spec: spec.name)}  # in one order: no deadlocks
+    known = yield from read_known(definitions)
+    done = Synced()
+    for name, definition in definitions.items():
+        digest = hash_definition(definition)
+        record = known.get(name)
+        if record is None:
+            if (yield from _create(definition, digest, app)):
+                done.created.append(name)
+                continue
+        elif name not in force and is_current(record, digest, app):
+            continue
+        record = yield from get_for_change(name)
+        if record is not None and (name in force or not is_current(record, digest, app)):
+            yield Query(SQL["tasks_update"], (json.dumps(_merged(record, definition, digest, app, name in force)),), rows=False)
+            (done.returned if record.deleted_from_code else done.changed).append(name)
+    if touched := done.changed + done.returned:
+        yield Query(SQL["tasks_admit"], (text_array(touched),), rows=False)
+    return done
+
+
+def declare_queues(names: Iterable[str], limits: Mapping[str, QueueLimits] = NO_LIMITS) -> Steps[None]:
+    """Makes queues known, and what code says of their limits."""
+    names = [*names, *limits]
+    yield Query(SQL["tasks_sync_queues"], (text_array(names),), rows=False)
+    if limits:
+        said = {name: asdict(each) if each else None for name, each in limits.items()}
+        yield Query(SQL["tasks_limit_queues"], (json.dumps(said),), rows=False)
+
+
+def leave(app: str, names: Iterable[str]) -> Steps[list[str]]:
+    """Says that an application has these in its code no longer; those that none has any more."""
+    rows = yield Query(SQL["tasks_leave"], (app, app, text_array(names)))
+    return sorted(name for name, is_gone in rows if is_gone)
+
+
+def of_app(app: str) -> Steps[list[str]]:
+    """The tasks that an application had in its code when it was last seen."""
+    rows = yield Query(SQL["tasks_of_app"], (app,))
+    return [name for (name,) in rows]
+
+
+def read_known(names: Iterable[str]) -> Steps[dict[str, TaskRecord]]:
+    """Those of these names that exist."""
+    rows = yield Query(SQL["tasks_known"], (text_array(names),))
+    return {record.name: record for record in (TaskRecord.from_json(row[0]) for row in rows)}
+
+
+def get_for_change(name: str) -> Steps[TaskRecord | None]:
+    """The task of that name, locked."""
+    rows = yield Query(SQL["tasks_get_for_change"], (name,))
+    return TaskRecord.from_json(rows[0][0]) if rows else None
+
+
+def set_enabled(name: str, enabled: bool, *, by: str | None, reason: str | None) -> Steps[bool]:
+    """Switches a task on or off; False if there is none of that name."""
+    [[found]] = yield Query(SQL["tasks_set_enabled"], (name, str(enabled), by, reason))
+    return bool(found)
+
+
+def override(record: TaskRecord, overrides: Overrides) -> Steps[None]:
+    """Sets what operators have changed of a task, all of it; what is not named is as code says."""
+    definition = record.definition or stored_definition(record)
+    values = effective(definition, overrides)
+    yield Query(SQL["tasks_override"], (json.dumps({**values, "overrides": overrides or None}),), rows=False)
+    yield Query(SQL["tasks_admit"], (text_array([record.name]),), rows=False)
+
+
+def is_current(record: TaskRecord, digest: str, app: str) -> bool:
+    """Whether a task is stored as its code, with this hash, defines it."""
+    return record.definition_hash == digest and app in record.apps and not record.deleted_from_code
+
+
+def stored_definition(record: TaskRecord) -> Definition:
+    """What holds of a task of which no code has been seen, as if code had said so."""
+    names = ("name", "max_attempts", "timeout_s", "max_concurrency", "rate", "concurrency_key", "key_concurrency", "key_rate",
+             "retention_days", "retention_count", "default_payload")  # fmt: skip
+    policy = record.retry or {"base": 5.0, "cap": 300.0, "jitter": 1.0}
+    return {name: getattr(record, name) for name in names} | {"retry": policy}
+
+
+def text_array(values: Iterable[str]) -> str:
+    """As PostgreSQL writes an array of text."""
+    return "{" + ",".join(json.dumps(value, ensure_ascii=False) for value in values) + "}"
+
+
+def _create(definition: Definition, digest: str, app: str) -> Steps[bool]:
+    values = {**effective(definition, None), "definition": definition, "definition_hash": digest, "apps": [app]}
+    return bool((yield Query(SQL["tasks_create"], (json.dumps(values),))))
+
+
+def _merged(record: TaskRecord, definition: Definition, digest: str, app: str, forced: bool) -> dict[str, Any]:
+    """Code says what it is, operators whether it runs and within which limits."""
+    overrides = None if forced else record.overrides
+    return {
+        **effective(definition, overrides),
+        "enabled": definition["enabled"] if forced else record.enabled,
+        "overrides": overrides,
+        "definition": definition,
+        "definition_hash": digest,
+        "apps": sorted({*record.apps, app}),
+    }

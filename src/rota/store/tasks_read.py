@@ -1,0 +1,68 @@
+"""Tasks as operators see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from psycopg import sql
+
+from rota.db import queries
+from rota.db.connection import AsyncConn
+from rota.model.capped import COUNT_CAP, Capped
+from rota.model.definition import TaskRecord
+from rota.model.schedule_record import ScheduleRecord
+
+SQL = queries.load("tasks_read")
+
+
+class TaskLine(NamedTuple):
+    """A task, and how many of its jobs are held because it is disabled; None: it is not."""
+
+    record: TaskRecord
+    held: Capped | None
+
+
+async def read_all(conn: AsyncConn, *, system: bool, tag: str | None, after: str, limit: int) -> list[TaskLine]:
+    """Tasks whose name comes after `after`, by name; Rota's own only if they are asked for."""
+    match = [sql.SQL("true")]
+    if not system:
+        match.append(sql.SQL("NOT t.system"))
+    if tag is not None:
+        match.append(sql.SQL("%(tag)s = ANY (t.tags)"))
+    statement = sql.SQL(SQL["tasks_read_list"]).format(match=sql.SQL(" AND ").join(match))
+    parameters = {"after": after, "tag": tag, "limit": limit, "cap": COUNT_CAP + 1}
+    return [_line(*row) for row in await (await conn.execute(statement, parameters)).fetchall()]
+
+
+async def get(conn: AsyncConn, name: str) -> TaskLine | None:
+    """The task of that name."""
+    row = await (await conn.execute(SQL["tasks_read_get"], {"name": name, "cap": COUNT_CAP + 1})).fetchone()
+    return None if row is None else _line(*row)
+
+
+async def names(conn: AsyncConn, *, limit: int = 1000) -> list[str]:
+    """The names of all tasks."""
+    return [name for (name,) in await (await conn.execute(SQL["tasks_read_names"], {"limit": limit})).fetchall()]
+
+
+async def schedules(conn: AsyncConn, names: Iterable[str]) -> dict[str, ScheduleRecord]:
+    """The schedules that these tasks have from their code."""
+    rows = await (await conn.execute(SQL["tasks_read_schedules"], {"names": list(names)})).fetchall()
+    records = [ScheduleRecord.from_json(text) for (text,) in rows]
+    return {record.task: record for record in records if record.name == record.task}
+
+
+async def live_payloads(conn: AsyncConn, *, after: UUID, limit: int) -> list[tuple[UUID, str, str, str]]:
+    """Some live jobs, the oldest first: (id, task, label, payload)."""
+    return await (await conn.execute(SQL["tasks_read_live"], {"after": after, "limit": limit})).fetchall()
+
+
+async def schedule_payloads(conn: AsyncConn, *, after: UUID, limit: int) -> list[tuple[UUID, str, str, str]]:
+    """Some schedules, the oldest first: (id, task, label, payload)."""
+    return await (await conn.execute(SQL["tasks_read_rows"], {"after": after, "limit": limit})).fetchall()
+
+
+def _line(text: str, held: int | None) -> TaskLine:
+    return TaskLine(TaskRecord.from_json(text), None if held is None else Capped.at(held))
