@@ -129,16 +129,16 @@ async def test_a_connection_is_given_back_when_its_block_ends(engine: Engine) ->
 async def test_handlers_run_while_the_database_is_busy_elsewhere(engine: Engine, pooled: bool) -> None:
     """A row of theirs that somebody has locked delays the record of that run, and of no other."""
 
+    gate = asyncio.Event()
+
     @engine.task
     async def work() -> None: ...
 
+    @engine.task
+    async def slow() -> None:
+        await gate.wait()
+
     async with engine.worker(concurrency=4, pooled=pooled):
-        gate = asyncio.Event()
-
-        @engine.task
-        async def slow() -> None:
-            await gate.wait()
-
         held = engine.enqueue(slow)
         await until(lambda: engine.state(held) == "running")
         with engine.conn.transaction():

@@ -400,6 +400,27 @@ async def test_the_database_is_away(own_postgres: EmbeddedPostgres) -> None:
         conn.close()
 
 
+async def test_what_broke_off_is_written_by_the_next_connection(engine: Engine) -> None:
+    """Although the handler has nothing more to say."""
+
+    @engine.task
+    async def work() -> None: ...
+
+    hold = engine.hold(engine.enqueue(work))
+    run = Run(str(hold.id), hold.token, "work", "default", 0, None, "{}", 1, 4, {}, 0.0, 0.0)  # type: ignore[arg-type]
+    book = Logbook(hold.worker, LogOptions(), Events())
+    broken = await connect_async(engine.dsn, "test")
+    await broken.close()
+    book.write(run, 20, "one", {})
+    book.close(run)
+    with pytest.raises(psycopg.OperationalError):
+        await book.run_once(broken)
+    async with await connect_async(engine.dsn, "test") as conn:
+        serving = asyncio.create_task(book.serve(conn))
+        await until(lambda: [line.message for line in lines(engine, hold.id)] == ["one"], 10)
+        serving.cancel()
+
+
 async def test_an_answer_that_was_lost(engine: Engine) -> None:
     """Written again on the next connection, lines are not there twice."""
 

@@ -140,7 +140,17 @@ class Logbook:
                 await self.run_once(conn)
 
     async def run_once(self, conn: AsyncConn) -> None:
-        """Writes down what is there."""
+        """Writes down what is there; what breaks off is for the next connection, at once."""
+        try:
+            await self._write_all(conn)
+            await self._show(conn)
+        except BaseException:
+            self._flush_by(monotonic())
+            raise
+        if self._lines:
+            self._flush_by(monotonic() + (FLUSH_S if len(self._lines) < FLUSH_LINES else 0.0))
+
+    async def _write_all(self, conn: AsyncConn) -> None:
         while True:
             with self._lock:
                 self._flush_at = float("inf")
@@ -160,9 +170,6 @@ class Logbook:
                 self._lines.popleft()
             if len(batch) < BATCH:
                 break
-        await self._show(conn)
-        if self._lines:
-            self._flush_by(monotonic() + (FLUSH_S if len(self._lines) < FLUSH_LINES else 0.0))
 
     async def _write(self, conn: AsyncConn, batch: list[Line]) -> None:
         try:
