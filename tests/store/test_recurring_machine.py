@@ -74,10 +74,11 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data(), delay=st.sampled_from([None, 0, 60, 7200]))
     def complete(self, data: Any, delay: int | None) -> None:
         key = data.draw(st.sampled_from(sorted(self.held)))
-        ours = self._holds(key)
+        ours, its_row = self._holds(key), self._concerns(key)
         seconds = None if delay is None else timedelta(seconds=delay)
         assert self.rows.complete(self.held.pop(key), delay=seconds) == int(ours)
-        if ours and (row := self.rows.row(key)) is not None:
+        if ours and its_row:
+            row = self.rows.row(key)
             assert row.next_run_at == self.now + max(row.every, timedelta(seconds=1))
             assert (row.consecutive_failures, row.failing_since, row.last_error) == (0, None, None)
 
@@ -89,12 +90,12 @@ class Lives(RuleBasedStateMachine):
     )
     def finish(self, data: Any, outcome: str, delay: int | None) -> None:
         key = data.draw(st.sampled_from(sorted(self.held)))
-        ours, before = self._holds(key), self.rows.row(key)
+        ours, its_row, before = self._holds(key), self._concerns(key), self.rows.row(key)
         state = self.rows.finish(
             self.held.pop(key), outcome, delay=None if delay is None else timedelta(seconds=delay), error="boom"
         )
         assert (state is not None) == ours
-        if ours and before is not None and state == "failed":
+        if ours and its_row and state == "failed":
             row = self.rows.row(key)
             failed = before.consecutive_failures + 1
             assert row.consecutive_failures == failed
@@ -158,6 +159,11 @@ class Lives(RuleBasedStateMachine):
             "SELECT FROM rota.job WHERE id = %s AND token = %s AND worker_id = %s", [held.id, held.token, held.worker]
         )
         return found.rowcount == 1
+
+    def _concerns(self, key: str) -> bool:
+        """Whether the row is the one whose job this is: it may have been deleted, and another made for the same key."""
+        row = self.rows.row(key)
+        return row is not None and row.job_id == self.held[key].id
 
     def _run(self, awaitable: Any) -> Any:
         async def wait() -> Any:
