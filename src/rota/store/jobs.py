@@ -16,7 +16,7 @@ from rota.model.ids import new_id_text
 from rota.model.job import Enqueued, JobSettings, NewJob
 
 SQL = queries.load("jobs")
-_INSERT_ONE = SQL["jobs_insert_one"]
+_INSERT_PLAIN = SQL["jobs_insert_plain"]
 
 COPY_FROM = 50  # jobs; fewer are stored sooner by one statement than by COPY and the round trips around it
 PIECE_JOBS = 1000  # PostgreSQL stores one piece while Python writes the next
@@ -33,8 +33,11 @@ def insert(job: NewJob) -> Steps[Enqueued]:
     """Stores one job, or finds the one that has its key."""
     settings = job.settings
     id = new_id_text()
+    if (row := _plain_row(settings)) is not None:
+        yield Query(_INSERT_PLAIN, (id, job.payload, *row), rows=False)
+        return Enqueued(id)
     if settings.key is None and not settings.parents:
-        yield Query(_INSERT_ONE, (id, job.payload, *_row(settings)), rows=False)
+        yield Query(SQL["jobs_insert"], (f"[{_as_object(id, job, ())}]",), rows=False)
         return Enqueued(id)
     ((id, outcome),) = yield Query(SQL["jobs_insert_bound"], (f"[{_as_object(id, job, settings.parents)}]",))
     return _judge(settings, id, outcome)
@@ -146,12 +149,10 @@ def _json_fields(settings: JobSettings) -> str:
 
 
 @lru_cache(maxsize=256)
-def _row(settings: JobSettings) -> tuple[str | int | None, ...]:
-    """The parameters of `jobs_insert_one` after the payload."""
-    fields = _fields(settings)
-    fields.update((name, json.dumps(fields[name])) for name in ("retry", "triggered_by") if name in fields)
-    fields["limited"] = "true" if settings.limited else "false"
-    return tuple(fields.get(name) for name in (*_COLUMNS, "run_at", "delay", "limited"))
+def _plain_row(settings: JobSettings) -> tuple[str, str, int, int] | None:
+    """The parameters of `jobs_insert_plain` after the payload; None for jobs that have more than these."""
+    plain = JobSettings(settings.task, settings.queue, settings.priority, settings.max_attempts)
+    return (plain.task, plain.queue, plain.priority, plain.max_attempts) if settings == plain else None
 
 
 def _copy(batch: Batch, copied: list[int], now: datetime) -> Copy:

@@ -1,14 +1,11 @@
 -- Jobs come as one JSON array, whatever their number: a single text parameter, which all drivers send alike.
 
--- name: jobs_insert_one
--- A job without key and parents, as most are: less work for the server than the statement for many. RETURNING calls wake() once.
-INSERT INTO rota.job (id, payload, task, queue, priority, run_at, state, max_attempts, timeout, retry, owner, triggered_by, limited)
-SELECT %s::text::uuid, %s::text::json, %s::text, %s::text, %s::integer, due,
-       CASE WHEN due > rota.now() THEN 'delayed' WHEN limited THEN 'held' ELSE 'queued' END,
-       %s::integer, %s::text::interval, %s::text::json, %s::text, %s::text::json, limited
-FROM (SELECT coalesce(%s::text::timestamptz, rota.now() + coalesce(%s::text::interval, interval '0')) AS due,
-             %s::text::boolean AS limited) AS j
-RETURNING rota.wake()
+-- name: jobs_insert_plain
+-- A job that is due now and has nothing of its own, as most are: less work for the server than the statement for many. What is
+-- returned is rota.wake(), written out: a call costs as much again as the question.
+INSERT INTO rota.job (id, payload, task, queue, priority, max_attempts)
+VALUES (%s::text::uuid, %s::text::json, %s::text, %s::text, %s::integer, %s::integer)
+RETURNING CASE WHEN EXISTS (SELECT FROM rota.worker w WHERE w.wants_wake) THEN pg_notify('rota_wake', '') END
 
 -- name: jobs_insert
 -- Jobs without key and parents, which nothing can keep from being stored; the rules are those of rota.insert_job.
