@@ -17,7 +17,7 @@ $(STAMP): requirements/dev.lock pyproject.toml
 
 setup: $(STAMP) ## Make the virtualenv with the locked dependencies
 
-run: $(STAMP) ## Start PostgreSQL, a worker and a demo application, with a live view
+run: $(STAMP) ## Start PostgreSQL, workers, a server and a demo application, with a live view and a link to sign in
 	$(BIN)/rota demo
 
 test: $(STAMP) ## Run the whole suite, in parallel and in random order
@@ -42,6 +42,9 @@ chaos: $(STAMP) ## 20,000 jobs under kills, restarts and cut connections, judged
 chaos-schedules: $(STAMP) ## A month of 200 schedules, 8 schedulers that are killed, a clock that is set (ARGS="--seed 7")
 	$(BIN)/python -m tests.chaos.schedules $(ARGS)
 
+fuzz: $(STAMP) ## At least 5,000 calls of the whole API made up by Schemathesis (ARGS="--calls 20000 --seed 7")
+	$(BIN)/python -m tests.server.fuzz $(ARGS)
+
 matrix: $(STAMP) ## Run the engine's tests on Python 3.11–3.13 × PostgreSQL 14–18 (ARGS="--python 3.12 --postgres 16")
 	$(BIN)/python -m tests.matrix $(ARGS)
 
@@ -50,8 +53,10 @@ docs: $(STAMP) ## Execute every snippet of README and docs
 
 lock: $(STAMP) ## Resolve the dependencies anew
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --upgrade --generate-hashes --no-header --no-annotate --quiet -o requirements/dev.lock
+	$(BIN)/uv pip compile pyproject.toml --extra server --universal --generate-hashes --no-header --no-annotate --quiet -c requirements/dev.lock -o requirements/server.lock
+	echo "hatchling>=1.27" | $(BIN)/uv pip compile - --universal --generate-hashes --no-header --no-annotate --quiet -c requirements/dev.lock -o requirements/build.lock
 
 clean: ## Remove the virtualenv, caches and local data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .rota build dist
 
-.PHONY: help setup run test check format bench chaos chaos-schedules matrix docs lock clean
+.PHONY: help setup run test check format bench chaos chaos-schedules fuzz matrix docs lock clean

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import closing
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,22 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `tests.support` is one name, in pytest and outside it
 
 from tests.support import leftovers, requirements
-from tests.support.postgres import Databases, server
+from tests.support.postgres import Databases, Majors, server
 
 from rota.db.embedded import EmbeddedPostgres
 
 RUN = pytest.StashKey["Run"]()
+# The longest first: what a process has begun no other can take from it, and a long one at the end is waited for by all.
+LONG = (
+    "tests/chaos/test_chaos.py",
+    "tests/chaos/test_schedule_chaos.py",
+    "tests/engine/test_limit_chaos.py",
+    "tests/engine/test_plans_schedules.py",
+    "tests/engine/test_plans_limits.py",
+    "tests/engine/test_plans_nested.py",
+    "tests/engine/test_plans.py",
+    "tests/control/test_plans_retention.py",
+)
 
 
 class Run:
@@ -35,8 +49,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Half as many processes again as there are cores: a good part of their time tests wait."""
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else ceil(1.5 * (os.cpu_count() or 1))
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     node.config.stash[RUN].requirements.update(getattr(node, "workeroutput", {}).get("requirements", ()))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first, whatever the order of the others."""
+    rank = {path: number for number, path in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.location[0], len(LONG)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -105,3 +132,10 @@ def own_postgres() -> Iterator[EmbeddedPostgres]:
     """A server that belongs to the test alone, to be restarted and killed."""
     with server() as postgres:
         yield postgres
+
+
+@pytest.fixture(scope="session")
+def majors() -> Iterator[Majors]:
+    """Servers of other major versions, for tests of plans."""
+    with closing(Majors()) as servers:
+        yield servers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
-from rota.config import Settings, load_settings
+from rota.config import Settings, included_by, load_settings
 from rota.db.pool import Pools
 from rota.db.single import SingleConnections
 from rota.db.steps import Steps
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from rota.control.plane import ControlPlane
     from rota.engine.context import Context
     from rota.engine.worker import Worker
+    from rota.model.http_call import CallOptions
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -70,6 +72,9 @@ class Rota:
         self._queues: dict[str, int] = {"default": 1}
         self._queue_limits: dict[str, QueueLimits] = {}
         self._intake = Intake(Pools(self.settings.database), self._queues.keys(), self._queue_limits)
+        self._included: set[str] = set()
+        for module in included_by(self.settings):
+            self.include(module)
 
     @property
     def tasks(self) -> Mapping[str, TaskSpec]:
@@ -128,8 +133,8 @@ class Rota:
         at its timeout and may die without hurting its neighbours. At most `max_concurrency` jobs of the task run at once, over all
         workers. With a `schedule`, which `cron`, `every` or `init` makes, the task runs by itself; `on` names the events that
         enqueue it, see `emit`. For those who operate it there are a `description` (else the first paragraph of the docstring),
-        `tags`, `enabled` (whether it is at first), a `default_payload` for its schedule and for who triggers it by hand, and
-        `retention_days` and `retention_count` of its history.
+        `tags`, `enabled` (whether it is at first), a `default_payload` for its schedule and for who triggers it by hand,
+        `retention_days` and `retention_count` of its history, and `system` for one that lists leave out unless they are asked.
         """
 
         def define(handler: Callable[..., Any]) -> Task[..., Any]:
@@ -247,6 +252,20 @@ class Rota:
         """Like `enqueue`, from an event loop."""
         return await self._intake.ainsert(self.job(task, payload, **options), conn)
 
+    def http_job(self, url: str, *, conn: Any = None, **options: Unpack[CallOptions]) -> Enqueued:
+        """Stores a job that calls a URL, by POST unless `method` says otherwise; 2xx is success. Needs http.enabled."""
+        return self._intake.insert(self.call(url, **options), conn)
+
+    async def ahttp_job(self, url: str, *, conn: Any = None, **options: Unpack[CallOptions]) -> Enqueued:
+        """Like `http_job`, from an event loop."""
+        return await self._intake.ainsert(self.call(url, **options), conn)
+
+    def call(self, url: str, **options: Unpack[CallOptions]) -> NewJob:
+        """An HTTP job that is not stored yet, for `enqueue_many`."""
+        from rota.control.http_jobs import new_job  # here, since most processes make no calls
+
+        return new_job(self.settings, self._tasks.get("http_call"), url, **options)
+
     def job(self, task: str, payload: Mapping[str, Any] | str = "{}", **options: Unpack[JobOptions]) -> NewJob:
         """A job of the task with that name that is not stored yet, for `enqueue_many`."""
         spec = self._spec(task)
@@ -271,46 +290,21 @@ class Rota:
 
     def definitions(self) -> list[TaskSpec]:
         """Its tasks and Rota's own, as `rota tasks sync` makes them known."""
-        from rota.control.system import control_tasks
-        from rota.engine.system import system_tasks
+        from rota.wiring import definitions_of
 
-        jobs = self.settings.jobs
-        ticks = jobs.scheduler_enabled and "default" in (jobs.queues or self._queues)
-        own = system_tasks(tick_cron=jobs.scheduler_cron if ticks else "") | control_tasks(self.settings.retention, scheduled=ticks)
-        return list((self._tasks | own).values())
+        return definitions_of(self)
 
     def worker(self, *, events: Events | None = None, **options: Any) -> Worker:
         """A worker for this application's tasks; `options` are those of WorkerOptions, and overrule the settings."""
-        from rota.control.alerts import LOOK_S, Watch  # here, since most processes only enqueue
-        from rota.control.system import control_tasks
-        from rota.engine.options import LogOptions, WorkerOptions
-        from rota.engine.system import system_tasks
-        from rota.engine.upkeep import Duty
-        from rota.engine.worker import Worker
+        from rota.wiring import worker_of  # here, since most processes only enqueue
 
-        jobs = self.settings.jobs
-        chosen: dict[str, Any] = {
-            "queues": jobs.queues or dict(self._queues),
-            "concurrency": jobs.worker_concurrency,
-            "poll_interval_s": jobs.poll_interval_ms / 1000,
-            "lease_s": jobs.lease_duration_s,
-            "heartbeat_s": jobs.heartbeat_s,
-            "shutdown_timeout_s": jobs.shutdown_timeout_s,
-            "scheduler": jobs.scheduler_enabled,
-            "scheduler_tick_s": jobs.scheduler_tick_s,
-            "scheduler_lock": jobs.scheduler_lock,
-            "pooled": self.settings.database.pooled,
-            "logs": LogOptions(**self.settings.logs.model_dump()),
-            "app": self.name,
-            "queue_limits": dict(self._queue_limits),
-            **options,
-        }
-        # Its jobs are of the default queue: a worker that serves others must not fill it.
-        ticks = chosen["scheduler"] and "default" in chosen["queues"]
-        tasks = self._tasks | system_tasks(tick_cron=jobs.scheduler_cron if ticks else "")
-        tasks |= control_tasks(self.settings.retention, scheduled=ticks)
-        duties = [Duty(LOOK_S, Watch(self.settings.alerts).run_once)]
-        return Worker(self.settings.database.dsn, tasks, WorkerOptions(**chosen), events or self.events, duties)
+        return worker_of(self, events or self.events, options)
+
+    def include(self, module: str) -> None:
+        """Adds the tasks of another application, such as `rota.apps.feeds`: calls that module's `install` with this one, once."""
+        if module not in self._included:
+            self._included.add(module)
+            importlib.import_module(module).install(self)
 
     @contextmanager
     def connected_to(self, dsn: str) -> Iterator[None]:
@@ -378,16 +372,16 @@ class Rota:
         self._queues.setdefault(spec.queue, 1)
 
     def _spec(self, name: str) -> TaskSpec:
+        if name in self._tasks:
+            return self._tasks[name]
         if name.startswith(SYSTEM_PREFIX):
-            from rota.control.system import control_tasks
-            from rota.engine.system import SYSTEM_TASKS
+            from rota.wiring import own_task
 
-            if name in (own := SYSTEM_TASKS | control_tasks()):
-                return own[name]
-        if name not in self._tasks:
-            hint = did_you_mean(name, self._tasks, f"defined are {', '.join(sorted(self._tasks)) or 'none'}")
-            raise UnknownTask(f"there is no task {name!r}: {hint}")
-        return self._tasks[name]
+            if (own := own_task(name)) is not None:
+                return own
+        shown = sorted(each for each, spec in self._tasks.items() if not spec.system)
+        hint = did_you_mean(name, self._tasks, f"defined are {', '.join(shown) or 'none'}")
+        raise UnknownTask(f"there is no task {name!r}: {hint}")
 
 
 def _at(settings: Settings, dsn: str) -> Settings:

@@ -7,20 +7,30 @@
     │   ├── UnknownTask        no task of that name
     │   ├── UnknownQueue       no queue of that name
     │   ├── InvalidSchedule    a cron expression or a time zone that means nothing
+    │   ├── InvalidQuery       a search that cannot be read
+    │   ├── InvalidCursor      a place in a list that no list gave
     │   └── CycleError         jobs that wait for each other
     ├── NotFound               no such job, worker or queue
     │   └── ParentNotFound     a parent that does not exist
     ├── Conflict               what is there already forbids it
     │   ├── DuplicateKey       strict mode: a job with this key exists
+    │   ├── HttpJobsOff        HTTP jobs are not switched on
     │   ├── KeyReused          the key belongs to a job with another payload
     │   ├── ParentFailed       a parent has already failed or was canceled
+    │   ├── Stale              it is no longer what the caller has seen
     │   └── InvalidTransition  the job is in a state that does not allow this
     ├── AuthError              not signed in, or not allowed
     │   └── Forbidden          this actor may not do that
+    │       └── CrossOrigin    another site's page asks for it
+    ├── RateLimited            somebody asks more often than they may
+    ├── TooManyStreams         as many live streams as this server has are open
     ├── DatabaseError          PostgreSQL is away, too old, or not migrated
     │   └── MigrationError     a migration cannot be applied
+    ├── Unreachable            a server of Rota cannot be reached, or is none
     └── RunError               what ends a run (seen in `run.error`, rarely caught)
+        ├── CallFailed         an HTTP call was not answered, or not with 2xx
         ├── DeliveryFailed     a webhook did not take a message
+        ├── HousekeepingFailed rules of housekeeping could not be followed
         ├── HandlerFailed      a handler in a process of its own raised something
         ├── JobTimeout         the handler exceeded its timeout
         ├── LeaseLost          this worker no longer holds the job
@@ -41,6 +51,7 @@ class RotaError(Exception):
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
+    field: str | None = None  # of a request, where the error is about one
 
 
 class ConfigError(RotaError):
@@ -82,6 +93,23 @@ class InvalidSchedule(UsageError):
     code = "invalid_schedule"
 
 
+class InvalidQuery(UsageError):
+    """A search that cannot be read; `position` is where in its text, counted from 0."""
+
+    code = "query"
+    field = "q"
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class InvalidCursor(UsageError):
+    """A place in a list that no list gave, or another list."""
+
+    code = "cursor"
+
+
 class CycleError(UsageError):
     """Jobs that wait for each other could never run."""
 
@@ -117,6 +145,12 @@ class DuplicateKey(Conflict):
     code = "duplicate_key"
 
 
+class HttpJobsOff(Conflict):
+    """HTTP jobs are not switched on here."""
+
+    code = "http_jobs_off"
+
+
 class KeyReused(Conflict):
     """The key belongs to a job with another payload."""
 
@@ -127,6 +161,13 @@ class ParentFailed(Conflict):
     """A parent named for a job has already failed or was canceled."""
 
     code = "parent_failed"
+
+
+class Stale(Conflict):
+    """It is no longer what the caller has seen; nothing was changed."""
+
+    code = "stale"
+    http_status = 412
 
 
 class InvalidTransition(Conflict):
@@ -150,6 +191,30 @@ class Forbidden(AuthError):
     http_status = 403
 
 
+class CrossOrigin(Forbidden):
+    """A page of another site asks for a change in the name of who is signed in here; nothing was changed."""
+
+    code = "cross_origin"
+
+
+class RateLimited(RotaError):
+    """Somebody asks more often than they may; nothing was done."""
+
+    code = "rate_limited"
+    http_status = 429
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class TooManyStreams(RotaError):
+    """As many live streams as this server has are open already."""
+
+    code = "too_many_streams"
+    http_status = 503
+
+
 class DatabaseError(RotaError):
     """PostgreSQL is away, too old, or not migrated."""
 
@@ -164,16 +229,41 @@ class MigrationError(DatabaseError):
     code = "migration"
 
 
+class Unreachable(RotaError):
+    """A server of Rota cannot be reached, or what answers there is none."""
+
+    code = "unreachable"
+    exit_code = 6
+    http_status = 502
+
+
 class RunError(RotaError):
     """What ends a run."""
 
     code = "run"
 
 
+class CallFailed(RunError):
+    """An HTTP call was not answered, or not with 2xx; `call` says what there is to say, as it is kept with the run."""
+
+    code = "call_failed"
+
+    def __init__(self, message: str, call: dict[str, Any] | None = None, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.call = call or {}
+        self.retry_after_s = retry_after_s  # when the other side wants to be asked again
+
+
 class DeliveryFailed(RunError):
     """A webhook did not take a message; the job that brings it tries again."""
 
     code = "delivery_failed"
+
+
+class HousekeepingFailed(RunError):
+    """Rules of housekeeping could not be followed; the others were."""
+
+    code = "housekeeping_failed"
 
 
 class HandlerFailed(RunError):

@@ -80,7 +80,7 @@ class TestWebhooks:
         assert "there are no webhooks" in rota("webhooks", "list").err
         added = rota("webhooks", "add", self.URL, "--kind", "job_failed")
         secret = added.out.strip()
-        assert (added.code, secret.startswith("rwh_")) == (0, True)
+        assert (added.code, secret.startswith("whsec_")) == (0, True)
         assert secret not in added.err
 
         listed = rota("webhooks", "list")

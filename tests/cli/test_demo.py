@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from tests.support import command
 from tests.support.processes import alive, descendants, ended_after, running, until
+from tests.support.sign_in import press_button, printed_link, who_am_i
 
 PROMPTLY_S = 15.0  # what is promised is five seconds, on a machine that has nothing else to do
 
@@ -29,9 +30,14 @@ def test_it_ends_by_itself(folder: Path) -> None:
     assert result.stderr.endswith("nothing is left running\n")
 
 
-def test_every_outcome_is_seen(folder: Path) -> None:
+def test_every_outcome_is_seen_and_the_link_signs_in(folder: Path) -> None:
     fates = ("completed", "snoozed", "retried", "timed out", "failed")
     with running("demo", "--rate", "60", cwd=folder):
+        link = until(lambda: printed_link((folder / "stderr").read_text()), within=60)
+        cookie = press_button(link)
+        assert cookie is not None
+        assert who_am_i(link, cookie)["role"] == "admin"
+        assert press_button(link) is None
         until(lambda: all(_figures(folder).get(fate) for fate in fates), within=60)
 
 

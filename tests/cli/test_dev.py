@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 from tests.support import command
 from tests.support.processes import alive, descendants, running, until
+from tests.support.sign_in import press_button, printed_link, who_am_i
 
 from rota.cli.dev import Sources
 
@@ -45,12 +46,18 @@ def test_it_works_and_is_started_anew_on_save(folder: Path) -> None:
     with running("dev", cwd=folder) as dev:
         url = database_url(folder)
         assert (folder / ".rota" / ".gitignore").read_text() == "*\n"
+        link = until(lambda: printed_link((folder / "stderr").read_text()), why="for a link")
+        cookie = press_button(link)
+        assert cookie is not None
+        assert who_am_i(link, cookie)["role"] == "admin"
+        assert press_button(link) is None  # it is good once
         with psycopg.connect(url, autocommit=True) as conn:
             assert ask(conn) == 41
             write(folder, APP.format(answer=42))
             until(lambda: "app.py changed: starting anew" in (folder / "stderr").read_text())
             until(lambda: len(conn.execute("SELECT FROM rota.worker WHERE stopped_at IS NULL").fetchall()) == 1)
             assert until(lambda: ask(conn) == 42)
+            assert who_am_i(link, cookie)["role"] == "admin"  # also with the server that was started anew
 
             write(folder, "app = = 1")
             until(lambda: "SyntaxError" in (folder / "stderr").read_text())
@@ -64,6 +71,10 @@ def test_it_works_and_is_started_anew_on_save(folder: Path) -> None:
 
     with running("dev", "-a", "app:app", cwd=folder):
         until(lambda: (folder / "stderr").read_text().count("In another terminal") == 2)
+        again = until(lambda: printed_link((folder / "stderr").read_text().rpartition("In another terminal")[2]))
+        assert who_am_i(again, cookie)["role"] == "admin"  # its secret is kept
+        assert press_button(again) is not None
+        assert (folder / ".rota/postgres/auth_secret").stat().st_mode & 0o077 == 0
         with psycopg.connect(url, autocommit=True) as conn:  # the same as before
             assert conn.execute("SELECT count(*) > 2 FROM rota.run").fetchone() == (True,)
 

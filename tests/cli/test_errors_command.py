@@ -34,7 +34,7 @@ class TestErrors:
         assert first.endswith("sms    ValueError: busy")
         assert second.endswith("mail   ValueError: no user 2")
         [data] = rota("errors", "list", "--task", "mail", "--since", "1h", "--json").data
-        assert (data["type"], data["tasks"], data["count"]) == ("ValueError", ["mail"], {"count": 3, "more": False})
+        assert (data["type"], data["tasks"], data["count"]) == ("ValueError", ["mail"], {"count": 3, "capped": False})
 
         shown = rota("errors", "show", data["fingerprint"][:6]).out
         assert f"error group:   {data['fingerprint']}" in shown

@@ -218,7 +218,7 @@ class TestEnqueue:
     @pytest.mark.parametrize(
         ("args", "words"),
         [
-            (["nothing"], 'unknown task "nothing". A worker makes its tasks known when it starts. Known: work.'),
+            (["nothing"], "there is no task 'nothing': known are work; a worker makes its tasks known when it starts"),
             (["work", "--queue", "nowhere"], 'unknown queue "nowhere". Known: default.'),
             (["work", "--max-attempts", "0"], "max_attempts=0 is out of range: from 1 to 1000"),
             (["work", "--priority", "40000"], "priority=40000 is out of range"),

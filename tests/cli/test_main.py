@@ -38,6 +38,15 @@ def test_help_names_every_command_and_needs_none_of_them(tmp_path: Path) -> None
         assert f"| {heavy}\n" not in result.stderr.replace("  ", "")
 
 
+OF_K02 = {"tasks", "runs", "logs", "queues", "workers", "migrate", "config", "seed", "doctor", "dev", "server", "worker"}
+
+
+@pytest.mark.req("K02")
+def test_the_commands_that_there_must_be() -> None:
+    assert COMMANDS.keys() >= OF_K02
+
+
+@pytest.mark.req("K02")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name: str, tmp_path: Path) -> None:
     result = command.run(name, "--help", cwd=tmp_path)

@@ -184,7 +184,7 @@ class TestTickTask:
         try:
             known = "SELECT cron, keep_successes, overlap FROM rota.schedule WHERE name = 'rota.tick'"
             await until_async(lambda: conn.execute(known).fetchall() == [("@hourly", False, "skip")])
-            conn.execute("UPDATE rota.schedule SET next_run_at = rota.now()")
+            conn.execute("UPDATE rota.schedule SET next_run_at = rota.now() WHERE name = 'rota.tick'")
             await until_async(lambda: conn.execute("SELECT FROM rota.occurrence WHERE outcome = 'fired'").fetchall())
             await until_async(lambda: not conn.execute("SELECT FROM rota.job").fetchall())
         finally:

@@ -112,7 +112,7 @@ class TestCreate:
         wrong = rota("schedules", "create", "poll", "send", *where, "--payload", '{"user_id": "x"}')
         assert wrong.code == 2
         assert "user_id" in wrong.err
-        assert "there is no task 'work'" in rota("schedules", "create", "poll", "work", *where).err
+        assert "there is no task 'nothing'" in rota("schedules", "create", "poll", "nothing", *where).err
         assert rota("schedules", "create", "poll", "send", *where, "--payload", '{"user_id": 7}').code == 0
 
 

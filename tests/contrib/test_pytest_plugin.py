@@ -47,7 +47,8 @@ def project(pytester: pytest.Pytester, postgres: Databases, monkeypatch: pytest.
 
 
 def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return project.runpytest_subprocess("-p", "no:randomly", "-p", "no:cacheprovider", *arguments, timeout=120)
+    plain = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:schemathesis")  # which takes a second to load
+    return project.runpytest_subprocess(*plain, *arguments, timeout=120)
 
 
 def test_it_works(project: pytest.Pytester) -> None:

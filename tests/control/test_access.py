@@ -12,7 +12,7 @@ from psycopg import sql
 from tests.support import jobs as given
 
 from rota import Rota, every
-from rota.control import alerts, queue_limits, schedules, service, tasks
+from rota.control import alerts, audit, queue_limits, schedules, service, tasks
 from rota.control.access import DEFAULT, Access, Actor, Role, check
 from rota.control.edit import edit_job
 from rota.control.enqueue import enqueue
@@ -34,8 +34,12 @@ def allowed(policy: Any, role: Role) -> set[str]:
 
 
 def _may(policy: Any, role: Role, operation: str) -> bool:
+    return _allows(Actor("ann", role), operation, policy)
+
+
+def _allows(actor: Actor, operation: str, policy: Any = None) -> bool:
     try:
-        check(policy, Actor("ann", role), operation)
+        check(policy or Access(), actor, operation)
     except Forbidden:
         return False
     return True
@@ -61,9 +65,10 @@ class TestPolicy:
                 Access({operation: ["admin"]})
 
     def test_who_may_do_more_may_do_what_others_may(self) -> None:
-        levels = [allowed(Access(), role) for role in ("read_only", "operator", "admin", "system")]
+        levels = [allowed(Access(), role) for role in ("user", "read_only", "operator", "admin", "system")]
         assert all(less < more for less, more in pairwise(levels))
-        assert levels[0] == {"jobs.read", "queues.read", "schedules.read", "workers.read", "alerts.read"}
+        assert levels[0] == set()
+        assert levels[1] == {"jobs.read", "queues.read", "schedules.read", "workers.read", "alerts.read", "metrics.read"}
         assert levels[-1] == set(DEFAULT)
 
     def test_the_application_decides_otherwise(self) -> None:
@@ -76,6 +81,13 @@ class TestPolicy:
             check(Access(), Actor("ann", "read_only"), "jobs.change")
         assert (refused.value.exit_code, refused.value.http_status, refused.value.code) == (5, 403, "forbidden")
 
+    def test_a_token_does_no_more_than_its_scopes_and_no_more_than_its_role(self) -> None:
+        scopes = frozenset({"jobs.read", "users.change"})
+        for role, may in (("admin", {"jobs.read", "users.change"}), ("operator", {"jobs.read"}), ("user", set())):
+            actor = Actor("ann", role, scopes=scopes)
+            assert {each for each in DEFAULT if _allows(actor, each)} == may
+        assert not _allows(Actor("ann", "admin", scopes=frozenset()), "jobs.read")
+
     def test_what_nobody_has_heard_of_nobody_may(self) -> None:
         assert [role for role in get_args(Role) if _may(Access(), role, "moon.read")] == ["system"]
 
@@ -85,7 +97,7 @@ class TestPolicy:
             Access(grants)
 
     @pytest.mark.parametrize(
-        ("name", "role"), [("", "admin"), ("a\0", "admin"), ("x" * 201, "admin"), (7, "admin"), ("ann", "king")]
+        ("name", "role"), [("", "admin"), ("a\0", "admin"), ("x" * 255, "admin"), (7, "admin"), ("ann", "king")]
     )
     def test_bad_actors(self, name: Any, role: Any) -> None:
         with pytest.raises(UsageError, match=r"name|role"):
@@ -231,10 +243,18 @@ class TestRolesOfTheDatabase:
             assert await refused(as_role, "SELECT secret FROM rota.webhook")
             assert await refused(as_role, "SELECT url FROM rota.webhook")  # with many services that is one, too
 
+    async def test_who_has_changed_what_is_added_to_and_nothing_else(self, conn: Conn, as_role: AConn, role: str) -> None:
+        grants.grant(conn, role, "operate")
+        await audit.record(as_role, Actor("ann", "operator"), "jobs.retry", "x")
+        for statement in ("SELECT FROM rota.audit", "UPDATE rota.audit SET actor = ''", "DELETE FROM rota.audit"):
+            assert await refused(as_role, statement)
+        for table in ("account", "magic_link", "session", "api_token"):
+            assert await refused(as_role, f"SELECT FROM rota.{table}")
+
     async def test_what_is_yet_to_come_is_the_owners(self, conn: Conn, as_role: AConn, role: str) -> None:
         grants.grant(conn, role, "operate")
-        conn.execute("CREATE TABLE rota.account (mail text)")
-        assert await refused(as_role, "SELECT FROM rota.account")
+        conn.execute("CREATE TABLE rota.yet_to_come (mail text)")
+        assert await refused(as_role, "SELECT FROM rota.yet_to_come")
 
     def test_again_is_harmless_and_can_be_printed(self, conn: Conn, role: str) -> None:
         first = grants.grant(conn, role, "operate")

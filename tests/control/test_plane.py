@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -200,7 +201,7 @@ class TestWhoMay:
         methods = {
             name: method
             for name, method in inspect.getmembers(control, inspect.iscoroutinefunction)
-            if not name.startswith("_")
+            if not name.startswith("_") and "_own_" not in name  # everybody has those
         }  # fmt: skip
         assert len(methods) > 30
         for name, method in methods.items():
@@ -213,14 +214,15 @@ def _nothing() -> None: ...
 
 async def _call(name: str, method: Callable[..., Awaitable[Any]]) -> None:
     values: dict[str, Any] = {
-        "id": 1 if name in ("acknowledge_alert", "remove_webhook") else new_id(), "job": new_id(), "task": "_nothing",
+        "id": 1 if "alert" in name or "webhook" in name or "token" in name else new_id(), "job": new_id(), "task": "_nothing",
         "name": "x", "fingerprint": "abcd", "filter": JobFilter(task="x"), "timing": every("1h"), "payload": {},
-        "url": "https://example.org",
+        "url": "https://example.org", "run_at": datetime.now(UTC), "enabled": True, "count": 5, "period": timedelta(hours=1),
+        "who": "x@example.org", "email": "x@example.org", "owner": "x@example.org", "role": "user", "jobs": [],
     }  # fmt: skip
     needed = [
         parameter.name
         for parameter in inspect.signature(method).parameters.values()
-        if parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        if parameter.default is parameter.empty and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     ]
     await method(**{each: values[each] for each in needed})
 

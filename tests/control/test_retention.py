@@ -14,7 +14,7 @@ from tests.support import jobs as given
 from tests.support.retained import History, prune
 from tests.support.wait import until
 
-from rota.config import RetentionSettings, load_settings
+from rota.config import RetentionSettings, Settings, load_settings
 from rota.control.retention import Turn, waiting_days
 from rota.control.system import PARTITIONS, PRUNE, control_tasks
 from rota.errors import ConfigError
@@ -389,9 +389,9 @@ class TestSettings:
             load_settings(retention_runs_days=0)
 
     def test_system_tasks_are_scheduled_unless_it_is_off(self) -> None:
-        tasks = control_tasks(RetentionSettings(), scheduled=True)
+        tasks = control_tasks(Settings(), scheduled=True)
         assert tasks[PRUNE].schedule is not None
         assert tasks[PARTITIONS].schedule is not None
         assert all(task.system for task in tasks.values())
-        assert control_tasks(RetentionSettings(enabled=False), scheduled=True)[PRUNE].schedule is None
-        assert control_tasks(RetentionSettings())[PRUNE].schedule is None
+        assert control_tasks(Settings(retention=RetentionSettings(enabled=False)), scheduled=True)[PRUNE].schedule is None
+        assert control_tasks(Settings())[PRUNE].schedule is None

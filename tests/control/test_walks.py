@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
-from rota.model.filters import JobFilter
+from rota.model.filters import JobFilter, PayloadMatch
 from rota.store import jobs_read
 
 
@@ -35,8 +36,12 @@ class Recorder:
         (jobs_read.scan_finished, JobFilter(states=["failed", "canceled"]), "run_default_job_id_idx"),
         (jobs_read.scan_finished, JobFilter(states=["failed"], task="work"), "run_default_task_job_id_idx"),
         (jobs_read.scan_finished, JobFilter(states=["failed"], task="w*"), "run_default_job_id_idx"),
+        (jobs_read.scan_finished, JobFilter(task="work"), "run_default_task_job_id_attempt_idx"),
+        (jobs_read.scan_finished, JobFilter(payload=(PayloadMatch(("a",), "1"),)), "run_default_pkey"),
+        (jobs_read.scan_finished, JobFilter(owner="x", until=timedelta(hours=1)), "run_default_owner_job_id_idx"),
         (jobs_read.scan_finished, JobFilter(key="k"), "run_default_key_job_id_idx"),
         (jobs_read.scan_live, JobFilter(), "job_pkey"),
+        (jobs_read.scan_live, JobFilter(payload=(PayloadMatch(("a",), "*"),), owner="x"), "job_owner"),
         (jobs_read.scan_live, JobFilter(states=["waiting"]), "job_waiting"),
         (jobs_read.scan_live, JobFilter(states=["running"]), "job_running"),
         (jobs_read.scan_live, JobFilter(key="k"), "job_key_pkey"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import typer
+from tests.docs.api_reference import api
 
-from rota.cli.main import COMMANDS
-from rota.config import SECTIONS, Settings, describe_range
+from rota.cli.main import COMMANDS, app
+from rota.config import SECTIONS, Section, Settings, describe_range
+from rota.config.editing import format_value, plain_value
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -40,19 +42,54 @@ def configuration() -> str:
         "assert load_settings(jobs_worker_concurrency=16).jobs.worker_concurrency == 16",
         "```",
     ]
+    lines += [
+        "",
+        "`rota init` writes a `rota.toml` with everything below in it, commented out. `rota config` shows what holds and why, and",
+        "changes the file: comments, order and everything else in it stay as they are, and a value that is not allowed is",
+        "refused before anything is written. Passwords and keys are shown with `--reveal` only.",
+        "",
+        "```console",
+        "$ rota config set jobs.poll_interval_ms 500",
+        "$ rota config get jobs.poll_interval_ms",
+        "500",
+        "$ ROTA_LOG_FORMAT=json rota config show log --sources",
+        "KEY VALUE SOURCE",
+        "log.level warning rota.toml",
+        "log.format json ROTA_LOG_FORMAT",
+        "$ cat rota.toml",
+        "[jobs]",
+        "worker_concurrency = 8",
+        "queues = { mail = 3, default = 1 }",
+        "poll_interval_ms = 500",
+        "$ rota config unset jobs.poll_interval_ms",
+        "```",
+    ]
     for section, fields in SECTIONS.items():
-        words = (Settings.model_fields[section].annotation.__doc__ or "").split(": ", 1)[-1]
-        lines += ["", f"## [{section}]", "", words[0].upper() + words[1:], ""]
+        about = (Settings.model_fields[section].annotation.__doc__ or "").split(": ", 1)[-1]
+        lines += ["", f"## [{section}]", "", about[0].upper() + about[1:], ""]
         lines += ["| key | variable | default | allowed | |", "|---|---|---|---|---|"]
+        lines += [_setting(key, field, f"`ROTA_{section.upper()}_{key.upper()}`") for key, field in fields.items()]
         for key, field in fields.items():
-            default = field.get_default(call_default_factory=True)
-            default = str(default).lower() if isinstance(default, bool) else default
-            shown = "" if default is None or default == {} else f"`{default}`"
-            allowed = describe_range(field)
-            described = (field.description or "").strip()
-            allowed = "" if allowed.lower() == described.rstrip(".").replace("`", "").lower() else allowed
-            lines.append(f"| `{key}` | `ROTA_{section.upper()}_{key.upper()}` | {shown} | {allowed} | {described} |")
+            if (each := _table_of(field)) is not None:
+                lines += ["", f"Each of `[[{section}.{key}]]`:", "", "| key | default | allowed | |", "|---|---|---|---|"]
+                lines += [_setting(name, of_each) for name, of_each in each.model_fields.items()]
     return "\n".join(lines) + "\n"
+
+
+def _setting(key: str, field: Any, variable: str | None = None) -> str:
+    """A row of a table; tables in lists have no variables, since a variable is one line of text."""
+    default = None if field.is_required() else plain_value(field.get_default(call_default_factory=True))
+    shown = "" if default in (None, {}, [], "") else f"`{format_value(default)}`"
+    described = (field.description or "").strip()
+    allowed = describe_range(field)
+    allowed = "" if allowed.lower() == described.rstrip(".").replace("`", "").lower() else allowed
+    cells = [f"`{key}`", *([] if variable is None else [variable if _table_of(field) is None else ""]), shown, allowed, described]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _table_of(field: Any) -> type[Section] | None:
+    kinds = [each for each in get_args(field.annotation) if isinstance(each, type) and issubclass(each, Section)]
+    return kinds[0] if kinds else None
 
 
 def command_line() -> str:
@@ -64,6 +101,18 @@ def command_line() -> str:
         "1 error, 2 usage or configuration, 3 not found, 4 conflict, 5 not allowed, 6 database. Every error says what, why, and",
         "what to do next.",
         "`-a module:attribute` names the application; without it `[app]` of `rota.toml`, `app.py` and `main.py` are looked at.",
+        "",
+        "Commands for operators work on the database that `database.url` names, or over the API of a server: with `--url` or",
+        "`ROTA_URL`, and a token in `--token` or `ROTA_TOKEN`. They print the same either way. Those that need the database",
+        "itself say so.",
+        "",
+        "| option before the command | |",
+        "|---|---|",
+        *(
+            f"| `{option.opts[0]}` | {option.help} |"
+            for option in typer.main.get_command(app).params
+            if getattr(option, "help", "")
+        ),
     ]
     for name, words in COMMANDS.items():
         command = typer.main.get_command(importlib.import_module(f"rota.cli.{name}").app)
@@ -97,7 +146,7 @@ def _first_paragraph(text: str) -> str:
     return text.strip().split("\n\n")[0].replace("\n", " ")
 
 
-PAGES = {"configuration.md": configuration, "cli.md": command_line}
+PAGES = {"configuration.md": configuration, "cli.md": command_line, "api.md": api}
 
 if __name__ == "__main__":
     for name, render in PAGES.items():

@@ -7,6 +7,9 @@
     ```toml rota.toml    a file to save
     ```text, ```mermaid  not run
 
+A port that a command listens on (`--port 8467`, `ROTA_SERVER_PORT=8467`) is another one here, which is free, wherever the document
+names it.
+
 A comment before a block says what a reader would do by hand: `<!-- in the background -->` leaves a command running until the end
 of the document, `<!-- not run: reason -->` leaves it out.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -26,6 +30,7 @@ import psycopg
 BLOCK = re.compile(
     r"(?:<!-- (?P<note>[^>]+?) -->\n)?^```(?P<language>\w+)(?: (?P<file>[\w./-]+))?\n(?P<body>.*?)^```$", re.M | re.S
 )
+PORT = re.compile(r"(?:--port |ROTA_SERVER_PORT=)(\d{4,5})")
 TIMEOUT_S = 60
 RUNNER = """
 import ast, asyncio, inspect, sys
@@ -52,6 +57,8 @@ class Snippet:
 def read_snippets(document: Path) -> list[Snippet]:
     """The blocks of a document that mean something to us."""
     text = document.read_text("utf-8")
+    for port in set(PORT.findall(text)):
+        text = re.sub(rf"(?<=[:= ]){port}\b", str(_free_port()), text)
     return [
         Snippet(text.count("\n", 0, match.start("body")), match["language"], match["file"], match["note"] or "", match["body"])
         for match in BLOCK.finditer(text)
@@ -120,6 +127,12 @@ class Reader:
             os.killpg(process.pid, signal.SIGTERM)
         for process in self._background:
             process.wait(TIMEOUT_S)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
 
 
 def _commands(body: str) -> list[tuple[str, str]]:

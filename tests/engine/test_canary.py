@@ -141,6 +141,7 @@ def test_without_a_key_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = spec(send).payload
     stored = schema.encode(kwargs={"key": SecretStr(CANARY)})
     monkeypatch.setattr(secret, "_keys", ())
+    monkeypatch.delenv("ROTA_SECRETS_KEY")
     with pytest.raises(PayloadError, match="ROTA_SECRETS_KEY") as refused:
         schema.encode(kwargs={"key": SecretStr(CANARY)})
     assert CANARY not in str(refused.value)

@@ -31,6 +31,7 @@ from rota.store import runs
 
 async def claim():
     conn = await connect_async(sys.argv[1], "claimer")
+    await conn.execute("SET lock_timeout = 0")  # however long the others take to come
     await conn.execute("SELECT pg_advisory_lock_shared(1)")
     return len(await runs.claim(conn, worker=new_id(), queue="default", limit=10, lease_s=60))
 
@@ -338,3 +339,30 @@ async def test_a_sweep_that_finds_much_goes_on_from_there(engine: Engine) -> Non
             queue.sweep_at = float("inf")
             found.append(len(await queue.claim(session, 4, 60)))
     assert found == [4, 4, 2]
+
+
+@pytest.mark.req("Q05")
+async def test_a_claimed_job_starts_before_the_next_statement(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not when that is on its way to the server, which takes longer than many a handler."""
+    story: list[str] = []
+
+    def note(name: str) -> None:
+        method = getattr(PostgresSession, name)
+
+        async def noted(*args: object, **options: object) -> object:
+            story.append(name)
+            return await method(*args, **options)
+
+        monkeypatch.setattr(PostgresSession, name, noted)
+
+    for name in ("claim", "promote", "want_wake", "wait_for_wake"):
+        note(name)
+
+    @engine.task
+    async def work() -> None:
+        story.append("start")
+
+    id = engine.enqueue(work)
+    async with engine.worker():
+        await engine.ended(id)
+    assert story[story.index("claim") + 1] == "start", story

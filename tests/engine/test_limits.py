@@ -23,6 +23,7 @@ from rota.engine.context import Context
 from rota.errors import UsageError
 from rota.events import DatabaseLost
 from rota.model.ids import new_id
+from rota.model.limits import QueueLimits
 from rota.model.outcome import Cancel, Snooze
 from rota.model.retry import Retry
 from rota.model.task import TaskSpec
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.req("S09")
 
 LONG_POLL = 60.0
 HOUR = timedelta(hours=1)
+HOURLY = "1/3600s"
 
 
 class Crowd:
@@ -474,21 +476,36 @@ async def test_an_enqueue_does_not_lock_the_task(engine: Engine) -> None:
         assert await promote(engine) == 1
 
 
-async def test_admissions_at_once_are_never_too_many(engine: Engine) -> None:
-    """The second one waits for the first one's commit, and counts what that has admitted."""
-    work = limit(engine, 1)
-    ids = [engine.enqueue(work) for _ in range(3)]
+@pytest.mark.parametrize(
+    ("line", "limits"),
+    [
+        ("t work", {"max_concurrency": 1}),
+        ("t work", {"rate": HOURLY}),
+        ("k work all", {"concurrency_key": "all", "key_concurrency": 1}),
+        ("k work all", {"concurrency_key": "all", "key_rate": HOURLY}),
+        ("q default", QueueLimits(max_concurrency=1)),
+        ("q default", QueueLimits(rate=HOURLY)),
+    ],
+    ids=["task", "task's rate", "key", "key's rate", "queue", "queue's rate"],
+)
+def test_admissions_at_once_are_never_too_many(engine: Engine, line: str, limits: Any) -> None:
+    """What the first one has admitted, and not committed, the second one cannot see: it gives nothing away before that."""
+    queues = {"default": limits} if isinstance(limits, QueueLimits) else {}
+    engine.task(_nothing, name="work", **({} if queues else limits))
+    tasks.sync(engine.conn, tasks=engine.tasks.values(), queues=["default"], limits=queues)
+    ids = [new_id() for _ in range(3)]
+    for id in ids:
+        engine.conn.execute("INSERT INTO rota.job (id, task, limited, state) VALUES (%s, 'work', true, 'held')", [id])
     engine.conn.execute("SELECT rota.line_up(100)")
-    async with await connect_async(engine.dsn, "test") as other:
+
+    def admit(conn: psycopg.Connection[Any]) -> Any:
+        return conn.execute("SELECT rota.admit_lines(ARRAY[%s])", [line]).fetchone()
+
+    with psycopg.connect(engine.dsn, autocommit=True) as other:
         with engine.conn.transaction():
-            assert engine.conn.execute("SELECT rota.admit_held()").fetchone() == (1,)
-            waiting = asyncio.create_task(store.promote(other))
-            blocked = "pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-            with psycopg.connect(engine.dsn, autocommit=True) as watcher:
-                await until(
-                    lambda: watcher.execute(f"SELECT count(*) FROM {blocked}".encode()).fetchone() == (1,) or waiting.done()
-                )
-        assert (await waiting)[0] == 0
+            assert admit(engine.conn) == (1,)
+            assert admit(other) == (0,), "one too many"
+        assert admit(other) == (0,)
     assert states(engine, ids) == ["queued", "held", "held"]
 
 

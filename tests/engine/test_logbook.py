@@ -356,18 +356,23 @@ async def test_isolated_handlers_are_bounded(engine: Engine) -> None:
 
 @pytest.mark.fault(3)
 def test_a_crash_loses_at_most_the_buffer(engine: Engine, dsn: str) -> None:
+    """Lines are written when there are so many of them, not only when one has waited for long enough; and in their order."""
     id = engine.enqueue("say_and_hang", {"lines": 250})
     with WorkerProcess("tests.support.isolated:app", dsn) as worker:
-        wait_until(lambda: len(lines(engine, id)) >= 200)
+        wait_until(lambda: len(lines(engine, id)) >= 2 * logbook.FLUSH_LINES)
+        waited = engine.conn.execute("SELECT extract(epoch FROM clock_timestamp() - max(at)) FROM rota.log").fetchone()
         worker.kill()
+    assert waited is not None
+    assert waited[0] < logbook.FLUSH_S - 1, "a crash would have lost more"
     kept = lines(engine, id)
-    assert len(kept) >= 200
     assert [line.sequence for line in kept] == list(range(1, len(kept) + 1))
+    assert [line.message for line in kept] == [f"line {number}" for number in range(len(kept))]
 
 
 @pytest.mark.fault(7)
-async def test_the_database_is_away(own_postgres: EmbeddedPostgres) -> None:
+async def test_the_database_is_away(own_postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """Handlers go on, what does not fit is counted, and the rest is there when the database is back: once, and in order."""
+    monkeypatch.setattr(logbook, "FLUSH_S", 0.1)
     dsn = own_postgres.dsn()
     with psycopg.connect(dsn, autocommit=True) as conn:
         migrations.up(conn)
@@ -386,17 +391,19 @@ async def test_the_database_is_away(own_postgres: EmbeddedPostgres) -> None:
 
         async with engine.worker(logs=LogOptions(buffer_lines=300)):
             id = engine.enqueue(work)
-            await until(lambda: engine.count("rota.job WHERE state = 'running'"))
+            await until(lambda: lines(engine, id), what="it has a connection, which breaks when it writes the next ones")
             own_postgres.stop()
             go.set()
             await until(lambda: [event for event in engine.seen(DatabaseLost) if event.service == "logbook"])
             own_postgres.start()
             engine.conn = conn = psycopg.connect(dsn, autocommit=True)
             await engine.ended(id)
-            await until(lambda: len(lines(engine, id)) > 200)
-        kept = lines(engine, id)
-        assert [line.sequence for line in kept] == list(range(1, len(kept) + 1))
-        assert kept[-1].message == f"{501 - (len(kept) - 1)} more lines were dropped"
+            await until(lambda: len(lines(engine, id)) > 300)
+        *kept, last = lines(engine, id)
+        assert [line.sequence for line in (*kept, last)] == list(range(1, len(kept) + 2))
+        assert [line.message for line in kept] == ["before", *(f"line {number}" for number in range(len(kept) - 1))]
+        assert last.message == f"{501 - len(kept)} more lines were dropped"
+        assert len(kept) == 301, "more than did not fit was lost"
         conn.close()
 
 

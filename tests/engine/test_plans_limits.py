@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from tests.support.plans import Session, nodes
-from tests.support.postgres import server_of
+from tests.support.postgres import Majors
 
 from rota.db.connection import connect
 from rota.model.ids import new_id
@@ -34,41 +33,52 @@ CLAIM = {
 }
 
 
-@pytest.fixture(params=[15, 18])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A server whose statistics say that nothing is held, and where a limit of one holds a great many jobs."""
-    with server_of(request.param, tmp_path) as server:
-        with psycopg.connect(server.dsn(), autocommit=True) as conn:
-            conn.execute("ANALYZE")
-            conn.execute(
-                """INSERT INTO rota.task (name, queue, priority, max_attempts, max_concurrency, concurrency_key, key_concurrency,
-                                          payload_schema)
-                   VALUES ('narrow', 'default', 0, 4, 1, NULL, NULL, '{}'), ('other', 'default', 0, 4, 5, NULL, NULL, '{}'),
-                          ('keyed', 'default', 0, 4, NULL, '{k}', 1, '{}')"""
-            )
-            # In the order of ids, as real ones come.
-            id = f"CAST('{new_id().hex[:20]}' || lpad(to_hex(n), 12, '0') AS uuid)"
-            conn.execute(
-                f"""INSERT INTO rota.job (id, task, limited, state, line, limit_key)
-                    SELECT {id}, t.name, true, 'held', t.line || CASE t.name WHEN 'keyed' THEN ' ' || (n % {KEYS}) ELSE '' END,
-                           CASE t.name WHEN 'keyed' THEN (n % {KEYS})::text END
-                    FROM (VALUES ('narrow', 't narrow', 0, {HELD}), ('keyed', 'k keyed', {HELD}, {2 * HELD}))
-                             AS t (name, line, low, high),
-                         generate_series(t.low + 1, t.high) n""".encode()
-            )
-            # Of every key one runs, and one key has as many who wait as all others together.
-            conn.execute(
-                f"""INSERT INTO rota.job (id, task, queue, limited, state, line, limit_key, worker_id, claimed_at, lease_until,
-                                          attempt)
-                    SELECT rota.uuid7(), 'keyed', 'elsewhere', true, 'running', 'p elsewhere', n::text, '{WORKER}', now(),
-                           now() + interval '1 h', 1
-                    FROM generate_series(0, {KEYS - 1}) n""".encode()
-            )
-            conn.execute(
-                f"""INSERT INTO rota.job (id, task, limited, state, line, limit_key)
-                    SELECT rota.uuid7(), 'keyed', true, 'held', 'k keyed 7', '7' FROM generate_series(1, {HELD}) n""".encode()
-            )
-        yield server.dsn()
+@pytest.fixture(scope="module", params=[15, 18])
+def filled(request: pytest.FixtureRequest, majors: Majors) -> Iterator[tuple[int, str]]:
+    """A database whose statistics say that nothing is held, and where a limit of one holds a great many jobs."""
+    with majors.filled(request.param, _fill) as name:
+        yield request.param, name
+
+
+@pytest.fixture
+def server(filled: tuple[int, str], majors: Majors) -> Iterator[str]:
+    """A copy of it."""
+    major, template = filled
+    with majors.database(major, template) as name:
+        yield majors.of(major).dsn(name)
+
+
+def _fill(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(
+        """INSERT INTO rota.task (name, queue, priority, max_attempts, max_concurrency, concurrency_key, key_concurrency,
+                                  payload_schema)
+           VALUES ('narrow', 'default', 0, 4, 1, NULL, NULL, '{}'), ('other', 'default', 0, 4, 5, NULL, NULL, '{}'),
+                  ('keyed', 'default', 0, 4, NULL, '{k}', 1, '{}')"""
+    )
+
+    def id() -> str:  # in the order of time, as real ones are; rota.uuid7() would take as long as all the rest
+        return f"CAST('{new_id().hex[:20]}' || lpad(to_hex(n), 12, '0') AS uuid)"
+
+    conn.execute(
+        f"""INSERT INTO rota.job (id, task, limited, state, line, limit_key)
+            SELECT {id()}, t.name, true, 'held', t.line || CASE t.name WHEN 'keyed' THEN ' ' || (n % {KEYS}) ELSE '' END,
+                   CASE t.name WHEN 'keyed' THEN (n % {KEYS})::text END
+            FROM (VALUES ('narrow', 't narrow', 0, {HELD}), ('keyed', 'k keyed', {HELD}, {2 * HELD}))
+                     AS t (name, line, low, high),
+                 generate_series(t.low + 1, t.high) n""".encode()
+    )
+    # Of every key one runs, and one key has as many who wait as all others together.
+    conn.execute(
+        f"""INSERT INTO rota.job (id, task, queue, limited, state, line, limit_key, worker_id, claimed_at, lease_until,
+                                  attempt)
+            SELECT {id()}, 'keyed', 'elsewhere', true, 'running', 'p elsewhere', n::text, '{WORKER}', now(),
+                   now() + interval '1 h', 1
+            FROM generate_series(0, {KEYS - 1}) n""".encode()
+    )
+    conn.execute(
+        f"""INSERT INTO rota.job (id, task, limited, state, line, limit_key)
+            SELECT {id()}, 'keyed', true, 'held', 'k keyed 7', '7' FROM generate_series(1, {HELD}) n""".encode()
+    )
 
 
 class LimitSession(Session):

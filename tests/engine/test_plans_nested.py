@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from tests.support.plans import Session, nodes
-from tests.support.postgres import server_of
+from tests.support.postgres import Majors
 
 from rota.db.connection import connect
 from rota.model.ids import new_id
@@ -20,13 +19,10 @@ BIG = {"job", "job_edge", "job_key", "run"}  # with its partitions
 
 
 @pytest.fixture(params=[15, 18])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A server whose statistics say that everything is empty, and where nothing is."""
-    with server_of(request.param, tmp_path) as server:
-        with psycopg.connect(server.dsn(), autocommit=True) as conn:
-            conn.execute("ANALYZE")
-            _fill(conn)
-        yield server.dsn()
+def server(request: pytest.FixtureRequest, majors: Majors) -> Iterator[str]:
+    """A database whose statistics say that everything is empty, and where nothing is."""
+    with majors.filled(request.param, _fill) as name:
+        yield majors.of(request.param).dsn(name)
 
 
 def _fill(conn: psycopg.Connection[Any]) -> None:

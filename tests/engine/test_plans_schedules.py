@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 from tests.support.plans import Session
-from tests.support.postgres import server_of
+from tests.support.postgres import Majors
 from tests.support.recurring import Rows
 
 from rota.db.connection import connect
@@ -47,13 +46,10 @@ PAGES_A_ROW = 60  # read or written for one row that is fired, ended or changed,
 
 
 @pytest.fixture(params=[15, 18])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A server whose statistics say that everything is empty, and where nothing is."""
-    with server_of(request.param, tmp_path) as server:
-        with psycopg.connect(server.dsn(), autocommit=True) as conn:
-            conn.execute("ANALYZE")
-            _fill(conn)
-        yield server.dsn()
+def server(request: pytest.FixtureRequest, majors: Majors) -> Iterator[str]:
+    """A database whose statistics say that everything is empty, and where nothing is."""
+    with majors.filled(request.param, _fill) as name:
+        yield majors.of(request.param).dsn(name)
 
 
 def _fill(conn: psycopg.Connection[Any]) -> None:
@@ -74,19 +70,19 @@ def _fill(conn: psycopg.Connection[Any]) -> None:
             f"{ids(1)}, n::text, 'tell', 'interval', '1 h', now() + n * interval '1 s' + interval '1 h'",
             NAMED,
         ),
-        ("job", "id, task", f"{ids(2)}, 'noop'", 100_000),
+        ("job", "id, task", f"{ids(2)}, 'noop'", 50_000),
         (
             "run",
             "job_id, attempt, task, queue, outcome, final, finished_at",
             f"{ids(3)}, 1, 'noop', 'default', 'lost', false, now()",
-            100_000,
+            50_000,
         ),
     ):
         conn.execute(fill.format(table, columns, values, rows).encode())
     conn.execute(
         """INSERT INTO rota.occurrence (schedule_id, instant, outcome, reason)
            SELECT s.id, now() - n * interval '1 min', 'skipped', 'overlap'
-           FROM generate_series(1, 50) n, rota.schedule s WHERE s.key IS NULL"""
+           FROM generate_series(1, 25) n, rota.schedule s WHERE s.key IS NULL"""
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,6 +31,7 @@ class Lives(RuleBasedStateMachine):
     aconn: psycopg.AsyncConnection[Any]
     loop: asyncio.Runner
     clock: Clock
+    seen: Counter[str]
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,18 +91,14 @@ class Lives(RuleBasedStateMachine):
         delay=st.sampled_from([None, None, 0, 60]),
     )
     def finish(self, data: Any, outcome: str, delay: int | None) -> None:
-        key = data.draw(st.sampled_from(sorted(self.held)))
-        ours, its_row, before = self._holds(key), self._concerns(key), self.rows.row(key)
-        state = self.rows.finish(
-            self.held.pop(key), outcome, delay=None if delay is None else timedelta(seconds=delay), error="boom"
-        )
-        assert (state is not None) == ours
-        if ours and its_row and state == "failed":
-            row = self.rows.row(key)
-            failed = before.consecutive_failures + 1
-            assert row.consecutive_failures == failed
-            backoff = timedelta(seconds=min(60 * 2 ** (failed - 1), 3600) if delay is None else max(delay, 1))
-            assert row.next_run_at == self.now + backoff
+        self._finish(data.draw(st.sampled_from(sorted(self.held))), outcome, delay)
+
+    @rule(key=keys, times=st.sampled_from([1, 2, 8]), delay=st.sampled_from([None, None, None, 0, 60]))
+    def fail(self, key: str, times: int, delay: int | None) -> None:
+        """From wherever the row is to a failed ending, once or until somebody should hear of it: seldom reached by chance."""
+        for _ in range(times):
+            self._begin(key)
+            self._finish(key, "failed", delay)
 
     @rule(dead=st.booleans())
     def rescue(self, dead: bool) -> None:
@@ -141,11 +139,40 @@ class Lives(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 60, 301, 7200]))
     def wait(self, seconds: int) -> None:
-        self.now += timedelta(seconds=seconds)
-        self.clock.freeze(self.now)
-        self._run(runs.promote(self.aconn))
+        self._wait_until(self.now + timedelta(seconds=seconds))
 
     # What the rules are made of
+
+    def _begin(self, key: str) -> None:
+        """Let time pass until the row has a job, and the job is claimed."""
+        self.ensure(key, history=False)
+        row = self.rows.row(key)
+        if row.job_id is None:
+            self._wait_until(row.next_run_at)
+            self.fire()
+        [job] = self.rows.live(key)
+        if job.state != "running":
+            self._wait_until(job.run_at)
+            self.held[key] = self.rows.claim(key, worker=self.worker)
+
+    def _finish(self, key: str, outcome: str, delay: int | None) -> None:
+        ours, its_row, before = self._holds(key), self._concerns(key), self.rows.row(key)
+        state = self.rows.finish(
+            self.held.pop(key), outcome, delay=None if delay is None else timedelta(seconds=delay), error="boom"
+        )
+        assert (state is not None) == ours
+        if ours and its_row and state == "failed":
+            row = self.rows.row(key)
+            failed = before.consecutive_failures + 1
+            assert row.consecutive_failures == failed
+            backoff = timedelta(seconds=min(60 * 2 ** (failed - 1), 3600) if delay is None else max(delay, 1))
+            assert row.next_run_at == self.now + backoff
+            self.seen[f"{failed} failed"] += 1
+
+    def _wait_until(self, at: datetime) -> None:
+        self.now = max(self.now, at)
+        self.clock.freeze(self.now)
+        self._run(runs.promote(self.aconn))
 
     def _existing(self) -> list[str]:
         return [row[0] for row in self.conn.execute("SELECT key FROM rota.schedule ORDER BY key")]
@@ -208,10 +235,16 @@ def test_every_life_keeps_the_rules(conn: psycopg.Connection[Any], dsn: str) -> 
     with asyncio.Runner() as loop:
         aconn = loop.run(psycopg.AsyncConnection.connect(dsn, autocommit=True))
         try:
-            machine = type("Machine", (Lives,), {"conn": conn, "aconn": aconn, "loop": loop, "clock": Clock(conn)})
+            attributes = {"conn": conn, "aconn": aconn, "loop": loop, "clock": Clock(conn), "seen": Counter[str]()}
+            machine = type("Machine", (Lives,), attributes)
             run_machine(
                 machine,
-                settings=settings(max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)),
+                settings=settings(max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)),
             )
+            # To one that has not failed before, to one that has, and to one whose failures are told of.
+            shown = {number: machine.seen[f"{number} failed"] for number in (1, 2, 7)}
+            assert shown[1] >= 20, shown
+            assert shown[2] >= 20, shown
+            assert shown[7] >= 3, shown
         finally:
             loop.run(aconn.close())

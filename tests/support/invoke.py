@@ -33,22 +33,25 @@ class Answer:
 class Rota:
     """The command line against one database, in an empty folder."""
 
-    def __init__(self, dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], **variables: str
+    ) -> None:
         self.dsn = dsn
-        self._folder = folder
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
+        self.variables = variables
+        self.folder = folder
+        self.monkeypatch = monkeypatch
+        self.capsys = capsys
 
     def __call__(self, *args: object) -> Answer:
         """Run `rota` with these arguments."""
         code = 0
-        with self._monkeypatch.context() as patch:
-            patch.setattr("os.environ", command.environment(ROTA_DATABASE_URL=self.dsn))
+        with self.monkeypatch.context() as patch:
+            patch.setattr("os.environ", command.environment(ROTA_DATABASE_URL=self.dsn, **self.variables))
             patch.setattr(sys, "argv", ["rota", *map(str, args)])
-            patch.chdir(self._folder)
+            patch.chdir(self.folder)
             try:
                 main.run()
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        captured = self._capsys.readouterr()
+        captured = self.capsys.readouterr()
         return Answer(code, captured.out, captured.err)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -12,8 +13,7 @@ from rota import Context, Retry, Rota
 
 STARTS, PERIOD_S = 30, 1.0
 TABLES = """
-CREATE TABLE visit (job uuid, attempt bigint, task text, key text, pid bigint, began timestamptz DEFAULT clock_timestamp(),
-                    ended timestamptz);
+CREATE TABLE visit (job uuid, attempt bigint, task text, key text, pid bigint, began timestamptz, ended timestamptz);
 CREATE TABLE ending (pid bigint, at timestamptz DEFAULT clock_timestamp());  -- of a process that was killed or stopped
 """
 # Pairs that were inside at the same time. Who was killed or stopped was inside until then: what it does when it wakes up is fenced,
@@ -36,11 +36,14 @@ _conn: psycopg.AsyncConnection[Any] | None = None
 
 async def _visit(ctx: Context, task: str, key: str, seconds: float) -> None:
     global _conn
+    began = datetime.now(UTC)  # not when it is noted: on a busy machine that is later
     if _conn is None:
         _conn = await psycopg.AsyncConnection.connect(os.environ["ROTA_DATABASE_URL"], autocommit=True)
-    where = {"job": ctx.job_id, "attempt": ctx.attempt, "task": task, "key": key, "pid": os.getpid()}
+    where = {"began": began, "job": ctx.job_id, "attempt": ctx.attempt, "task": task, "key": key, "pid": os.getpid()}
     await _conn.execute(
-        "INSERT INTO visit (job, attempt, task, key, pid) VALUES (%(job)s, %(attempt)s, %(task)s, %(key)s, %(pid)s)", where
+        """INSERT INTO visit (job, attempt, task, key, pid, began)
+           VALUES (%(job)s, %(attempt)s, %(task)s, %(key)s, %(pid)s, %(began)s)""",
+        where,
     )
     await asyncio.sleep(seconds)
     await _conn.execute("UPDATE visit SET ended = clock_timestamp() WHERE job = %(job)s AND attempt = %(attempt)s", where)

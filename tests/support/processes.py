@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Self
@@ -83,10 +83,13 @@ def running(*args: str, cwd: Path, dsn: str | None = None) -> Iterator[subproces
 class WorkerProcess:
     """A worker in a process and session of its own, to be stopped, killed and looked at; for the length of a block."""
 
-    def __init__(self, app: str, dsn: str, *, errors: IO[bytes] | None = None, **options: Any) -> None:
+    def __init__(
+        self, app: str, dsn: str, *, errors: IO[bytes] | None = None, env: Mapping[str, str] | None = None, **options: Any
+    ) -> None:
         self._command = [sys.executable, "-m", "tests.support.run_worker", app, dsn, json.dumps(options)]
         self._dsn = dsn
         self._errors = errors  # where its log goes, if not to ours
+        self._env = env or {}  # settings of its own
         self._process: subprocess.Popen[bytes] | None = None
         self.worker_id: UUID | None = None
 
@@ -95,7 +98,7 @@ class WorkerProcess:
         self._process = subprocess.Popen(
             self._command,
             cwd=ROOT,
-            env=environment(ROTA_DATABASE_URL=self._dsn),
+            env=environment(ROTA_DATABASE_URL=self._dsn, **self._env),
             stdin=subprocess.DEVNULL,
             stderr=self._errors,
             start_new_session=True,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from rota.model import redact as module
-from rota.model.redact import HIDDEN, know_secrets, mark_secret, redact, redact_text, secrets_known
+from rota.model.redact import HIDDEN, Shown, know_secrets, mark_secret, redact, redact_text, secrets_known
 
 CANARY = "c4n4ry-5ecret/value"
 
@@ -163,3 +163,9 @@ def test_no_text_takes_long(text: str) -> None:
     started = time.perf_counter()
     redact_text(text)
     assert time.perf_counter() - started < 1.0
+
+
+def test_a_mail_that_is_sent_to_the_log_is_shown_and_nothing_beside_it() -> None:
+    line = {"body": Shown("https://x/?token=abcdef"), "error": "token=abcdef", "password": "abcdef"}
+    assert redact(line) == {"body": "https://x/?token=abcdef", "error": f"token={HIDDEN}", "password": HIDDEN}
+    assert type(redact(line)["body"]) is str

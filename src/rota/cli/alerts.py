@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.cli.database import run
 from rota.cli.output import JsonOption, format_cell, print_json, print_table, say
-from rota.control import alerts
-from rota.db.connection import AsyncConn
 from rota.store.alerts import AlertRecord
+
+if TYPE_CHECKING:
+    from rota.cli.database import Control
 
 app = typer.Typer(help="List, show and acknowledge alerts.", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -26,7 +26,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List the alerts that somebody should look at, those seen last first."""
-    found = run(lambda conn: alerts.list_alerts(conn, all=all, kind=kind, limit=limit))
+    found = run(lambda control: control.list_alerts(all=all, kind=kind, limit=limit))
     if as_json:
         print_json(found)
         return
@@ -43,7 +43,7 @@ def list_(
 @app.command()
 def show(id: IdArgument, as_json: JsonOption = False) -> None:
     """Show one alert with its details."""
-    alert = run(lambda conn: alerts.get_alert(conn, id))
+    alert = run(lambda control: control.get_alert(id))
     if as_json:
         print_json(alert)
         return
@@ -55,15 +55,20 @@ def show(id: IdArgument, as_json: JsonOption = False) -> None:
 def ack(
     ids: Annotated[list[int], typer.Argument(metavar="ID…", help="The alerts' numbers.", show_default=False)],
     note: Annotated[str | None, typer.Option(help="What you know about it, for whoever comes next.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Acknowledge alerts: somebody knows of them, and they are listed no more until they come back."""
 
-    async def acknowledge(conn: AsyncConn) -> None:
+    async def acknowledge(control: Control) -> list[AlertRecord]:
+        done = []
         for id in ids:
-            await alerts.acknowledge(conn, id, by=getpass.getuser(), note=note)
+            done.append(await control.acknowledge_alert(id, note=note))
             say(f"alert {id} is acknowledged")
+        return done
 
-    run(acknowledge)
+    done = run(acknowledge)
+    if as_json:
+        print_json(done)
 
 
 def _lines(alert: AlertRecord) -> list[tuple[str, object]]:

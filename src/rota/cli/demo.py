@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import secrets
+import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 import typer
 
-from rota.cli.dev import embedded_database
+from rota.cli.dev import embedded_database, local_server, sign_in_words
 from rota.cli.output import say
+from rota.cli.server import command_of, missing_extra
 from rota.cli.signals import on_signals
 from rota.config import load_settings
 from rota.db.embedded import EmbeddedPostgres
@@ -32,7 +37,7 @@ def demo(
     seconds: Annotated[float | None, typer.Option(min=1, help="End after this time.")] = None,
     rate: Annotated[float, typer.Option(min=1, max=2000, help="Jobs to enqueue per second.")] = 100,
 ) -> None:
-    """Watch a busy application, on a PostgreSQL of its own.
+    """Watch a busy application, on a PostgreSQL of its own, with a server to sign in to.
 
     Its jobs succeed, retry, time out, snooze, fan out and fan in, and its schedules fire. Kill a worker process to see its
     jobs taken over.
@@ -44,29 +49,47 @@ def demo(
         # The demo is the same everywhere, whatever this folder's rota.toml says of queues and time limits.
         os.environ |= {
             "ROTA_DATABASE_URL": url,
-            "ROTA_JOBS_QUEUES": "default,images,mail,payments",
+            "ROTA_JOBS_QUEUES": "default,http,images,mail,payments",
+            "ROTA_JOBS_ENABLED": "false",
+            "ROTA_HTTP_ENABLED": "true",
             "ROTA_JOBS_WORKER_CONCURRENCY": "16",
             "ROTA_JOBS_SHUTDOWN_TIMEOUT_S": str(SHUTDOWN_S),
             "ROTA_LOG_FORMAT": "json",
         }
-        with open(log.name, "a") as own_log:
+        with open(log.name, "a") as own_log, contextlib.ExitStack() as stack:
             configure_logging(load_settings().log, own_log)
-            asyncio.run(_show(url, rate, seconds, log))
+            listening, words = None, []
+            if missing := missing_extra():
+                words = [f"There is no server: it needs {', '.join(missing)}; `pip install 'rota[server]'` installs them."]
+            else:
+                listening = stack.enter_context(local_server(settings.server.port, secrets.token_urlsafe(48)))
+                words = sign_in_words(listening).splitlines()
+            say("\n".join(words))
+            hints = [*words, f"PostgreSQL: {url}", f"Log: {log.name}"]
+            asyncio.run(_show(url, hints, rate, seconds, log, listening))
     say("stopped: nothing is left running")
 
 
-async def _show(url: str, rate: float, seconds: float | None, log: IO[bytes]) -> None:
+async def _show(
+    url: str, hints: Sequence[str], rate: float, seconds: float | None, log: IO[bytes], listening: socket.socket | None
+) -> None:
     from rota.demo import app as shop
     from rota.demo import stream
 
-    supervisor = Supervisor(_worker_command, WORKERS, kill_after_s=KILL_AFTER_S, output=log)
+    def command(number: int) -> list[str]:
+        if listening is not None and number == WORKERS:
+            return command_of("rota.demo:app", listening)
+        return [sys.executable, "-m", "rota", "worker", "-a", "rota.demo:app"]
+
+    served = [] if listening is None else [listening.fileno()]
+    supervisor = Supervisor(command, WORKERS + len(served), kill_after_s=KILL_AFTER_S, output=log, pass_fds=served)
     stopping = asyncio.Event()
     on_signals(stopping.set)
     if seconds is not None:
         asyncio.get_running_loop().call_later(seconds, stopping.set)
     view = _live_view if sys.stdout.isatty() else _plain_lines
     working = asyncio.create_task(supervisor.run())
-    busy: set[asyncio.Task[Any]] = {asyncio.create_task(stream(rate)), asyncio.create_task(view(url, log.name))}
+    busy: set[asyncio.Task[Any]] = {asyncio.create_task(stream(rate)), asyncio.create_task(view(url, hints))}
     stop: asyncio.Task[Any] = asyncio.create_task(stopping.wait())
     try:
         await asyncio.wait({working, stop, *busy}, return_when=asyncio.FIRST_COMPLETED)
@@ -80,29 +103,21 @@ async def _show(url: str, rate: float, seconds: float | None, log: IO[bytes]) ->
         await asyncio.wait({working, stop, *busy})
         await shop.aclose()
     if working.result() == HOPELESS:
-        raise RotaError(f"the workers could not start: see {log.name}")
+        raise RotaError(f"the workers and the server could not start: see {log.name}")
 
 
-def _worker_command(_number: int) -> list[str]:
-    return [sys.executable, "-m", "rota", "worker", "-a", "rota.demo:app"]
-
-
-async def _live_view(url: str, log: str) -> None:
+async def _live_view(url: str, hints: Sequence[str]) -> None:
     from rich.live import Live
 
     from rota.cli.demo_view import render_view, watch
 
-    hints = [
-        f"PostgreSQL: {url}",
-        f"Log of the workers: {log}",
-        "Kill one of them (kill -9 PROCESS) and see its jobs run again.",
-    ]
+    hints = [*hints, "Kill a worker (kill -9 PROCESS) and see its jobs run again."]
     with Live(auto_refresh=False, screen=True) as live:
         async for figures in watch(url):
             live.update(render_view(figures, hints), refresh=True)
 
 
-async def _plain_lines(url: str, _log: str) -> None:
+async def _plain_lines(url: str, _hints: Sequence[str]) -> None:
     from rota.cli.demo_view import render_line, watch
 
     async for figures in watch(url):

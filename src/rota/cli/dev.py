@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from rota.cli.database import connect
 from rota.cli.locate import AppOption
 from rota.cli.output import say
+from rota.cli.server import command_of, missing_extra
 from rota.cli.signals import on_signals
 from rota.config import FILE_NAME, Settings, load_settings
 from rota.engine.supervisor import Lifeline, describe_exit
@@ -32,16 +35,64 @@ def dev(
     location: AppOption = None,
     concurrency: Annotated[int | None, typer.Option(help="Jobs that run at a time.")] = None,
 ) -> None:
-    """Run an application with a PostgreSQL of its own; start it anew when its source changes."""
+    """Run an application with a PostgreSQL and a server of its own; start it anew when its source changes."""
     settings = load_settings(jobs_worker_concurrency=concurrency)
     with embedded_database(settings, settings.postgres.data_dir) as url:
         _greet(url, settings)
-        os.environ["ROTA_DATABASE_URL"] = url
-        os.environ["ROTA_JOBS_SHUTDOWN_TIMEOUT_S"] = str(min(settings.jobs.shutdown_timeout_s, SHUTDOWN_S))
-        command = [sys.executable, "-m", "rota", "worker"]
-        command += ["-a", location] if location else []
-        command += ["--concurrency", str(concurrency)] if concurrency else []
-        asyncio.run(Reloader(command, Path.cwd()).run())
+        os.environ |= {
+            "ROTA_DATABASE_URL": url,
+            "ROTA_JOBS_SHUTDOWN_TIMEOUT_S": str(min(settings.jobs.shutdown_timeout_s, SHUTDOWN_S)),
+            "ROTA_JOBS_ENABLED": "false",  # the worker has a process of its own
+        }
+        worker = [sys.executable, "-m", "rota", "worker"]
+        worker += ["-a", location] if location else []
+        worker += ["--concurrency", str(concurrency)] if concurrency else []
+        if missing := missing_extra():
+            say(f"There is no server: it needs {', '.join(missing)}; `pip install 'rota[server]'` installs them.")
+            asyncio.run(Reloader({"worker": worker}, Path.cwd()).run())
+            return
+        secret = settings.auth.secret or _kept_secret(settings.postgres.data_dir / "auth_secret")
+        with local_server(settings.server.port, secret) as listening:
+            say(sign_in_words(listening))
+            commands = {"worker": worker, "server": command_of(location, listening)}
+            asyncio.run(Reloader(commands, Path.cwd(), pass_fds=[listening.fileno()]).run())
+
+
+@contextlib.contextmanager
+def local_server(port: int, secret: str) -> Iterator[socket.socket]:
+    """A socket for a server on this computer only, and what its processes must know, in the environment."""
+    from rota.server.listening import open_usual_or_free
+
+    with open_usual_or_free("127.0.0.1", port) as listening:
+        os.environ |= {
+            "ROTA_APP_ENV": "local",
+            "ROTA_AUTH_SECRET": secret,
+            "ROTA_SERVER_HOST": "127.0.0.1",
+            "ROTA_SERVER_PORT": str(listening.getsockname()[1]),
+        }
+        yield listening
+
+
+def sign_in_words(listening: socket.socket) -> str:
+    """Where the server is, and a link that signs its admin in, once."""
+    from rota.control.accounts import admin_link
+    from rota.server.listening import address_of
+
+    settings = load_settings()
+    base = address_of(listening) + settings.server.root_path
+    link = connect(lambda conn: admin_link(conn, settings, base=base))
+    until = f"good once, for {settings.auth.link_minutes} minutes"
+    return f"Server: {base}\nSign in ({until}): {link}"
+
+
+def _kept_secret(file: Path) -> str:
+    """The secret of the last run, or a new one: who is signed in stays so over restarts."""
+    with contextlib.suppress(FileNotFoundError):
+        return file.read_text().strip()
+    secret = secrets.token_urlsafe(48)
+    with open(file, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as kept:
+        kept.write(f"{secret}\n")
+    return secret
 
 
 @contextlib.contextmanager
@@ -76,39 +127,44 @@ def _free_port(note: Path) -> int | None:
 
 
 class Reloader:
-    """Runs a command, and runs it anew when a source file below a folder changes."""
+    """Runs commands, and runs them anew when a source file below a folder changes."""
 
-    def __init__(self, command: list[str], folder: Path) -> None:
-        self._command = command
+    def __init__(self, commands: Mapping[str, Sequence[str]], folder: Path, pass_fds: Sequence[int] = ()) -> None:
+        self._commands = commands  # by what they are called
+        self._pass_fds = pass_fds
         self._sources = Sources(folder)
         self._stopping = asyncio.Event()
-        self._child: asyncio.subprocess.Process | None = None
+        self._children: dict[str, asyncio.subprocess.Process] = {}
 
     async def run(self) -> None:
         """Runs until SIGINT or SIGTERM."""
         on_signals(self.stop)
         with Lifeline() as lifeline:
             while not self._stopping.is_set():
-                self._child = await lifeline.start(self._command)
-                if changed := await self._await_change(self._child):
+                self._children = {
+                    name: await lifeline.start(command, pass_fds=self._pass_fds) for name, command in self._commands.items()
+                }
+                if changed := await self._await_change():
                     say(f"{', '.join(changed)} changed: starting anew")
-                await self._end(self._child)
+                await asyncio.gather(*map(self._end, self._children.values()))
 
     def stop(self) -> None:
-        """Ends the command and the reloader; called again, it tells the command again, which then gives up its jobs."""
-        if self._stopping.is_set() and self._child is not None and self._child.returncode is None:
-            self._child.terminate()
+        """Ends the commands and the reloader; called again, it tells them again: the worker then gives up its jobs."""
+        if self._stopping.is_set():
+            for child in self._children.values():
+                if child.returncode is None:
+                    child.terminate()
         self._stopping.set()
 
-    async def _await_change(self, child: asyncio.subprocess.Process) -> list[str]:
-        ended = asyncio.create_task(child.wait())
+    async def _await_change(self) -> list[str]:
+        ended: dict[asyncio.Task[Any], str] = {asyncio.create_task(child.wait()): name for name, child in self._children.items()}
         stopping = asyncio.create_task(self._stopping.wait())
-        waiting: set[asyncio.Task[int] | asyncio.Task[bool]] = {ended, stopping}
+        waiting: set[asyncio.Task[Any]] = {*ended, stopping}
         try:
             while not stopping.done():
                 done, waiting = await asyncio.wait(waiting, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
-                if ended in done:
-                    say(f"the worker {describe_exit(ended.result())}: it is started again when a file changes")
+                for task in done & ended.keys():
+                    say(f"the {ended[task]} {describe_exit(task.result())}: it is started again when a file changes")
                 if changed := self._sources.changed():
                     return changed
             return []

@@ -7,19 +7,15 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from rota.cli.enqueue import current_user, read_object
-from rota.cli.locate import find_app
-from rota.control.edit import by_code, edit_job
+from rota.cli.enqueue import read_object
 from rota.errors import PayloadError, UsageError
 
 if TYPE_CHECKING:
-    from rota.db.connection import AsyncConn
+    from rota.cli.database import Control
     from rota.store.jobs_read import JobSummary
 
 
-def edit(
-    ids: list[UUID], payload: str | None, changes: list[str], location: str | None
-) -> Callable[[AsyncConn, UUID], Awaitable[JobSummary]]:
+def edit(ids: list[UUID], payload: str | None, changes: list[str]) -> Callable[[Control, UUID], Awaitable[JobSummary]]:
     """What to do to the one job; everything that can be seen to be wrong is refused before anyone is asked."""
     if len(ids) != 1:
         raise UsageError(f"--payload and --set change one job: give one id, not {'a filter' if not ids else f'{len(ids)} ids'}")
@@ -27,14 +23,7 @@ def edit(
         raise UsageError("give --payload, which is all of it, or --set, which is some of it, and not both")
     whole = None if payload is None else read_object(payload)
     some = read_changes(changes) if payload is None else None
-    application = find_app(location)
-    validate = None if application is None else by_code(application.tasks)
-    editor = {"kind": "cli", "user": current_user()}
-
-    def apply(conn: AsyncConn, id: UUID) -> Awaitable[JobSummary]:
-        return edit_job(conn, id, whole, changes=some, editor=editor, validate=validate)
-
-    return apply
+    return lambda control, id: control.edit_and_retry(id, whole, changes=some)
 
 
 def read_changes(changes: list[str]) -> dict[str, Any]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 import sys
 from typing import Any, NoReturn
 from uuid import UUID
 
 from rota.cli.database import run
-from rota.cli.locate import find_app
-from rota.control.enqueue import enqueue
+from rota.cli.local import current_user
+from rota.cli.locate import find_code
 from rota.errors import PayloadError
 
 
@@ -31,22 +29,13 @@ def read_object(text: str) -> dict[str, Any]:
     return value
 
 
-def current_user() -> str:
-    """Who calls, for the records."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return str(os.getuid())
-
-
 def store(task: str, payload: dict[str, Any], options: dict[str, Any], location: str | None) -> tuple[UUID, bool]:
     """Stores the job by the application's rules, or by the database's when there is no application."""
-    triggered_by = {"kind": "cli", "user": current_user()}
-    application = find_app(location)
+    application = find_code(location)
     if application is None:
-        return run(lambda conn: enqueue(conn, task, payload, **options, triggered_by=triggered_by))
+        return run(lambda control: control.enqueue(task, payload, **options))
     with application:
-        made = application.enqueue(task, payload, **options, triggered_by=triggered_by)
+        made = application.enqueue(task, payload, **options, triggered_by={"kind": "cli", "user": current_user()})
         return made.id, made.created
 
 

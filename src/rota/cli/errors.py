@@ -9,8 +9,7 @@ import typer
 from rota.cli.database import run
 from rota.cli.output import JsonOption, YesOption, confirm, format_cell, print_json, print_table, read_since, say
 from rota.cli.run_view import exactly, print_error_of
-from rota.control import error_groups as control
-from rota.control import service
+from rota.control.error_groups import MAX_GROUPS, failed_jobs
 from rota.store.runs_read import RunId
 
 app = typer.Typer(
@@ -27,7 +26,7 @@ TaskOption = Annotated[str | None, typer.Option("--task", "-t", help="A task's n
 def list_(
     task: TaskOption = None,
     since: Annotated[str | None, typer.Option(help='Seen, and counted, since: "1h", or a time such as 2030-01-31T09:00.')] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=control.MAX_GROUPS, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_GROUPS, help="At most so many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """List the groups of errors, those seen last first.
@@ -35,7 +34,7 @@ def list_(
     Failed attempts belong together when the error has the same type and came from the same functions of the application.
     """
     moment = None if since is None else read_since(since, "--since")
-    groups = run(lambda conn: control.list_errors(conn, task=task, since=moment, limit=limit))
+    groups = run(lambda control: control.list_errors(task=task, since=moment, limit=limit))
     if as_json:
         print_json(groups)
         return
@@ -59,7 +58,7 @@ def list_(
 @app.command()
 def show(fingerprint: FingerprintArgument, as_json: JsonOption = False) -> None:
     """Show a group: its last traceback, how often and since when, and its last runs."""
-    detail = run(lambda conn: control.get_error(conn, fingerprint))
+    detail = run(lambda control: control.get_error(fingerprint))
     if as_json:
         latest = [
             {"run": str(RunId(each.job_id, each.attempt)), "task": each.task, "finished_at": each.finished_at}
@@ -88,12 +87,12 @@ def show(fingerprint: FingerprintArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def retry(fingerprint: FingerprintArgument, task: TaskOption = None, yes: YesOption = False, as_json: JsonOption = False) -> None:
     """Put every job that has failed for good with this error back in the queue."""
-    whole = run(lambda conn: control.find_fingerprint(conn, fingerprint))
-    filter = control.failed_jobs(whole, task=task)
-    count = run(lambda conn: service.count_jobs(conn, filter))
+    whole = run(lambda control: control.get_error(fingerprint)).group.fingerprint
+    filter = failed_jobs(whole, task=task)
+    count = run(lambda control: control.count_jobs(filter))
     if count:
         confirm(f"This will retry {count} failed job{'' if str(count) == '1' else 's'}. Go on?", yes=yes)
-    bulk = run(lambda conn: service.retry_jobs(conn, filter))
+    bulk = run(lambda control: control.retry_many(filter))
     if as_json:
         print_json({"changed": bulk.changed, "skipped": bulk.skipped})
         return

@@ -11,17 +11,19 @@ import typer
 
 from rota.cli.database import run
 from rota.cli.job_view import format_line, plain_detail, print_detail
-from rota.cli.locate import AppOption
+from rota.cli.locate import AppOption, find_code
 from rota.cli.logs import plain_line, print_line
 from rota.cli.output import JsonOption, YesOption, confirm, format_cell, print_json, print_table, read_moment, read_since, say
-from rota.control import logs, service
-from rota.errors import UsageError
+from rota.control.service import MAX_LIMIT, to_cancel, to_retry
+from rota.errors import Forbidden, UsageError
 from rota.model.duration import parse_duration
 from rota.model.filters import JobFilter
+from rota.model.log_filter import LogFilter
 
 if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.cli.database import Control
     from rota.control.service import Bulk, JobDetail
-    from rota.db.connection import AsyncConn
     from rota.store.jobs_read import JobSummary
     from rota.store.logs_read import LogLine
 
@@ -31,6 +33,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+LINES_SHOWN = 20  # of a job's log, the last
 
 IdArgument = Annotated[UUID, typer.Argument(metavar="ID", help="The job's id.", show_default=False)]
 IdsArgument = Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="The jobs' ids; else a filter.", show_default=False)]
@@ -53,13 +57,13 @@ def list_(
     key: KeyOption = None,
     text: TextOption = None,
     since: SinceOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=service.MAX_LIMIT, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_LIMIT, help="At most so many.")] = 50,
     before: Annotated[UUID | None, typer.Option(metavar="ID", help="Only jobs older than this one.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List jobs, the newest first."""
     filter = _filter(state, task, queue, key, text, since)
-    page = run(lambda conn: service.list_jobs(conn, filter, before=before, limit=limit))
+    page = run(lambda control: control.list_jobs(filter, before=before, limit=limit))
     if as_json:
         print_json({"jobs": page.jobs, "next": page.next})
         return
@@ -75,7 +79,7 @@ def list_(
 @app.command()
 def show(id: IdArgument, as_json: JsonOption = False) -> None:
     """Show a job with its attempts and relatives."""
-    detail, lines = run(lambda conn: _look(conn, id))
+    detail, lines = run(lambda control: _look(control, id))
     if as_json:
         print_json({**plain_detail(detail), "logs": [plain_line(line) for line in lines]})
         return
@@ -86,8 +90,13 @@ def show(id: IdArgument, as_json: JsonOption = False) -> None:
         print_line(line)
 
 
-async def _look(conn: AsyncConn, id: UUID) -> tuple[JobDetail, list[LogLine]]:
-    return await service.get_job(conn, id), await logs.last_lines(conn, id)
+async def _look(control: Control, id: UUID) -> tuple[JobDetail, list[LogLine]]:
+    detail = await control.get_job(id)
+    try:
+        lines = (await control.list_logs(LogFilter(job_id=id), limit=LINES_SHOWN)).lines
+    except Forbidden:  # those who may see jobs need not be those who may see logs
+        lines = []
+    return detail, lines[::-1]
 
 
 @app.command()
@@ -166,11 +175,18 @@ def retry(
         from rota.cli.edit import edit
 
         _by_id(ids, filter)
-        _change_each(ids or [], edit(ids or [], payload, set_ or [], location), "edited and retried", as_json)
+        _change_each(ids or [], edit(ids or [], payload, set_ or []), "edited and retried", as_json, find_code(location))
     elif _by_id(ids, filter):
-        _change_each(ids or [], service.retry_job, "retried", as_json)
+        _change_each(ids or [], lambda control, id: control.retry(id), "retried", as_json)
     else:
-        _change_matching(service.to_retry(filter), service.retry_jobs, "retry", "retried", yes, as_json)
+        _change_matching(
+            to_retry(filter),
+            lambda control, chosen: control.retry_many(chosen, progress=_show_progress),
+            "retry",
+            "retried",
+            yes,
+            as_json,
+        )
 
 
 @app.command()
@@ -187,26 +203,24 @@ def cancel(
     as_json: JsonOption = False,
 ) -> None:
     """Cancel jobs that have not run and ask running ones to stop, by id or by a filter."""
-
-    def cancel_one(conn: AsyncConn, id: UUID) -> Awaitable[JobSummary]:
-        return service.cancel_job(conn, id, reason=reason)
-
-    def cancel_many(conn: AsyncConn, filter: JobFilter, progress: Callable[[Bulk], None]) -> Awaitable[Bulk]:
-        return service.cancel_jobs(conn, filter, reason=reason, progress=progress)
-
     filter = _filter(state, task, queue, key, text, since)
     if _by_id(ids, filter):
-        _change_each(ids or [], cancel_one, "canceled", as_json)
+        _change_each(ids or [], lambda control, id: control.cancel(id, reason=reason), "canceled", as_json)
     else:
-        _change_matching(service.to_cancel(filter), cancel_many, "cancel", "canceled", yes, as_json)
+        _change_matching(
+            to_cancel(filter),
+            lambda control, chosen: control.cancel_many(chosen, reason=reason, progress=_show_progress),
+            "cancel",
+            "canceled",
+            yes,
+            as_json,
+        )
 
 
 @app.command()
 def why(id: IdArgument, as_json: JsonOption = False) -> None:
     """Say why a job has not run."""
-    from rota.control.explain import why
-
-    explanation = run(lambda conn: why(conn, id))
+    explanation = run(lambda control: control.why(id))
     if as_json:
         print_json(
             {
@@ -235,11 +249,17 @@ def _by_id(ids: list[UUID] | None, filter: JobFilter) -> bool:
     return bool(ids)
 
 
-def _change_each(ids: list[UUID], change: Callable[[AsyncConn, UUID], Awaitable[JobSummary]], done: str, as_json: bool) -> None:
-    async def change_each(conn: AsyncConn) -> list[JobSummary]:
-        return [await change(conn, id) for id in ids]
+def _change_each(
+    ids: list[UUID],
+    change: Callable[[Control, UUID], Awaitable[JobSummary]],
+    done: str,
+    as_json: bool,
+    application: Rota | None = None,
+) -> None:
+    async def change_each(control: Control) -> list[JobSummary]:
+        return [await change(control, id) for id in ids]
 
-    jobs = run(change_each)
+    jobs = run(change_each, application)
     if as_json:
         print_json({"jobs": jobs})
         return
@@ -249,13 +269,13 @@ def _change_each(ids: list[UUID], change: Callable[[AsyncConn, UUID], Awaitable[
 
 
 def _change_matching(
-    filter: JobFilter, change: Callable[..., Awaitable[Bulk]], verb: str, done: str, yes: bool, as_json: bool
+    filter: JobFilter, change: Callable[[Control, JobFilter], Awaitable[Bulk]], verb: str, done: str, yes: bool, as_json: bool
 ) -> None:
-    count = run(lambda conn: service.count_jobs(conn, filter))
+    count = run(lambda control: control.count_jobs(filter))
     if count:
         states = " or ".join(filter.states)
         confirm(f"This will {verb} {count} {states} job{'' if str(count) == '1' else 's'}. Go on?", yes=yes)
-    bulk = run(lambda conn: change(conn, filter, progress=_show_progress))
+    bulk = run(lambda control: change(control, filter))
     if as_json:
         print_json({"changed": bulk.changed, "skipped": bulk.skipped})
         return

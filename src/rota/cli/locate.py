@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rota.cli.database import is_remote
 from rota.config import load_settings
-from rota.errors import ConfigError
+from rota.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -46,6 +47,15 @@ def find_app(location: str | None = None) -> Rota | None:
     for name in USUAL_MODULES:
         if Path(f"{name}.py").is_file() and (apps := _apps_of(_import(name))):
             return _only(name, apps)
+    return None
+
+
+def find_code(location: str | None) -> Rota | None:
+    """The application whose code checks tasks and payloads, if there is one; over the API that is the server's business."""
+    if not is_remote():
+        return find_app(location)
+    if location is not None:
+        raise UsageError(f"-a {location} means nothing over the API: the server's own code decides; leave out -a, or --url")
     return None
 
 

@@ -18,7 +18,7 @@ from rota.errors import UsageError
 from rota.model.log_filter import LogFilter, parse_run
 
 if TYPE_CHECKING:
-    from rota.db.connection import AsyncConn
+    from rota.cli.database import Control
     from rota.store.logs_read import LogLine
 
 app = typer.Typer(help="Show, search and follow what handlers say.", add_completion=False, rich_markup_mode=None)
@@ -56,7 +56,7 @@ def show(
     if follow:
         _follow(filter, limit, as_json=as_json)
         return
-    page = run(lambda conn: logs.list_logs(conn, filter, limit=limit))
+    page = run(lambda control: control.list_logs(filter, limit=limit))
     lines = page.lines[::-1]
     if as_json:
         print_json({"lines": [plain_line(line) for line in lines], "more": page.next is not None})
@@ -91,8 +91,8 @@ def _value(value: Any) -> str:
 
 
 def _follow(filter: LogFilter, limit: int, *, as_json: bool) -> None:
-    async def watch(conn: AsyncConn) -> None:
-        async for line in logs.follow_logs(conn, filter, last=min(limit, 10)):
+    async def watch(control: Control) -> None:
+        async for line in logs.follow(control.list_logs, filter, last=min(limit, 10)):
             if as_json:
                 print_json(plain_line(line))
             else:

@@ -17,6 +17,7 @@ from rota.errors import RotaError
 COMMANDS = {
     "dev": "Run an application with its own PostgreSQL; reload on save.",
     "worker": "Run an application's jobs.",
+    "server": "Serve the API over HTTP.",
     "scheduler": "Fire schedules, without running any jobs.",
     "migrate": "Bring the database's schema up or down.",
     "jobs": "List, show, enqueue, retry and cancel jobs; why one waits.",
@@ -29,9 +30,18 @@ COMMANDS = {
     "queues": "List, pause and resume queues.",
     "logs": "Show, search and follow what handlers say.",
     "workers": "List the worker processes.",
+    "users": "List and make accounts, give them roles, disable them.",
+    "tokens": "List, make and revoke tokens of the API.",
     "doctor": "Check database and workers, and name what is wrong.",
+    "config": "Show and change settings.",
+    "init": "Write a commented rota.toml, and a first application.",
+    "seed": "Make a demo user and a mix of HTTP jobs to look at.",
     "demo": "Watch a busy application, on a PostgreSQL of its own.",
 }
+
+
+# They are, start or repair what the API is made of: there is nobody to ask over it.
+ON_DATABASE = frozenset({"dev", "worker", "scheduler", "migrate", "doctor", "demo", "server", "seed"})
 
 
 class Nouns(TyperGroup):
@@ -70,9 +80,16 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    ctx: typer.Context,
     config: Annotated[Path | None, typer.Option(help="Read this file instead of ./rota.toml.")] = None,
     database_url: Annotated[
         str | None, typer.Option(help="Use this database, whatever rota.toml and ROTA_DATABASE_URL say.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Work over the API of this server instead of the database; or ROTA_URL.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(metavar="TOKEN", help="The API token for it; ROTA_TOKEN keeps it out of the list of processes.")
     ] = None,
     version: Annotated[  # noqa: ARG001 (it has ended the process when set)
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
@@ -83,6 +100,14 @@ def root(
         os.environ["ROTA_CONFIG"] = str(config)
     if database_url is not None:
         os.environ["ROTA_DATABASE_URL"] = database_url
+    if url is not None:
+        os.environ["ROTA_URL"] = url
+    if token is not None:
+        os.environ["ROTA_TOKEN"] = token
+    if os.environ.get("ROTA_URL") and ctx.invoked_subcommand in ON_DATABASE and not {"-h", "--help"} & {*sys.argv}:
+        from rota.cli.database import need_database
+
+        need_database(ctx.invoked_subcommand)
 
 
 def run() -> None:

@@ -8,7 +8,7 @@ import typer
 
 from rota.cli.database import run
 from rota.cli.output import JsonOption, format_cell, print_json, print_table, say
-from rota.control import service
+from rota.control.service import Queue
 from rota.errors import UsageError
 from rota.model.limits import show_limits
 
@@ -20,7 +20,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's 
 @app.command(name="list")
 def list_(as_json: JsonOption = False) -> None:
     """List the queues with their depth."""
-    queues = run(service.list_queues)
+    queues = run(lambda control: control.list_queues())
     if as_json:
         print_json(queues)
         return
@@ -49,16 +49,23 @@ def list_(as_json: JsonOption = False) -> None:
 def pause(
     name: NameArgument,
     reason: Annotated[str | None, typer.Option(help="Told to whoever asks why nothing runs.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Let no job of a queue start until it is resumed; running ones go on."""
-    run(lambda conn: service.pause_queue(conn, name, reason=reason))
+    queue = run(lambda control: control.pause_queue(name, reason=reason))
+    if as_json:
+        print_json(queue)
+        return
     say(f"queue {name} is paused; `rota queues resume {name}` lets it go on")
 
 
 @app.command()
-def resume(name: NameArgument) -> None:
+def resume(name: NameArgument, as_json: JsonOption = False) -> None:
     """Let the jobs of a paused queue start again."""
-    run(lambda conn: service.resume_queue(conn, name))
+    queue = run(lambda control: control.resume_queue(name))
+    if as_json:
+        print_json(queue)
+        return
     say(f"queue {name} is not paused")
 
 
@@ -75,8 +82,6 @@ def limit(
 
     It holds at once, and over restarts and deploys, whatever code says; what is not named stays as it is.
     """
-    from rota.control.queue_limits import limit_queue, unlimit_queue
-
     wanted: dict[str, Any] = {"max_concurrency": None, "rate": None} if none else {}
     if max_concurrency is not None:
         wanted["max_concurrency"] = _whole(max_concurrency)
@@ -84,7 +89,7 @@ def limit(
         wanted["rate"] = None if rate == "none" else rate
     if sum((none, reset, max_concurrency is not None or rate is not None)) != 1:
         raise UsageError("give --max-concurrency or --rate or both, or --none, or --reset")
-    held = run(lambda conn: unlimit_queue(conn, name) if reset else limit_queue(conn, name, **wanted))
+    held = run(lambda control: control.unlimit_queue(name) if reset else control.limit_queue(name, **wanted))
     if as_json:
         print_json({"name": name, **held})
         return
@@ -101,12 +106,12 @@ def _whole(text: str) -> int | None:
         raise UsageError(f"--max-concurrency {text!r} is not a number: from 1 to 100000, or none") from None
 
 
-def _limits(queue: service.Queue) -> str | None:
+def _limits(queue: Queue) -> str | None:
     words = show_limits(queue.max_concurrency, queue.rate)
     return (words or "none") + " (operator)" if queue.overridden else words or None
 
 
-def _pause(queue: service.Queue) -> str | None:
+def _pause(queue: Queue) -> str | None:
     if queue.paused_at is None:
         return None
     reason = f" ({queue.pause_reason})" if queue.pause_reason else ""

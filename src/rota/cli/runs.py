@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from uuid import UUID
 
 import typer
@@ -10,17 +10,11 @@ import typer
 from rota.cli.database import run
 from rota.cli.output import JsonOption, print_json, print_table, read_since, say
 from rota.cli.run_view import STATS_COLUMNS, format_line, plain, print_detail, stats_cells
-from rota.control import runs as control
-from rota.control import stats as statistics
+from rota.control.runs import MAX_LIMIT
 from rota.errors import UsageError
 from rota.model.duration import parse_duration
 from rota.model.filters import RUN_STATUSES, RunFilter
 from rota.store.runs_read import RunId
-
-if TYPE_CHECKING:
-    from rota.control.runs import RunPage
-    from rota.control.stats import TaskStats
-    from rota.db.connection import AsyncConn
 
 app = typer.Typer(help="List and show runs; how tasks fare.", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -42,7 +36,7 @@ def list_(
     text: Annotated[str | None, typer.Option(help="Words in the error.")] = None,
     since: Annotated[str | None, typer.Option(help='Of jobs created since: "1h", or a time such as 2030-01-31T09:00.')] = None,
     until: Annotated[str | None, typer.Option(help="Of jobs created before.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=control.MAX_LIMIT, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_LIMIT, help="At most so many.")] = 50,
     before: Annotated[str | None, typer.Option(metavar="RUN", help="Only what comes after this run in the list.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -59,12 +53,7 @@ def list_(
         fingerprint=fingerprint,
     )
     start = None if before is None else read_run_id(before, "--before")
-
-    async def look(conn: AsyncConn) -> RunPage:
-        chosen = filter if schedule is None else await control.of_schedule(conn, filter, schedule)
-        return await control.list_runs(conn, chosen, before=start, limit=limit)
-
-    page = run(look)
+    page = run(lambda control: control.list_runs(filter, schedule=schedule, before=start, limit=limit))
     if as_json:
         print_json({"runs": [plain(each) for each in page.runs], "next": page.next and str(page.next)})
         return
@@ -84,7 +73,7 @@ def show(
 ) -> None:
     """Show a run: payload, times, who triggered it, and its error in full."""
     found = read_run_id(id, "RUN", attempt_needed=False)
-    detail = run(lambda conn: control.get_run(conn, found.job_id, found.attempt or None))
+    detail = run(lambda control: control.get_run(found.job_id, found.attempt or None))
     if as_json:
         print_json(plain(detail))
     else:
@@ -103,13 +92,7 @@ def stats(
     They come from what workers add up every ten seconds, not from the runs, and are right to within five per cent.
     """
     period = parse_duration(since, name="--since", positive=True)
-
-    async def look(conn: AsyncConn) -> list[TaskStats]:
-        if task is not None:
-            return [await statistics.task_stats(conn, task, period=period)]
-        return await statistics.list_stats(conn, period=period, system=system)
-
-    found = run(look)
+    found = run(lambda control: control.list_stats(period=period, task=task, system=system))
     if as_json:
         print_json(found)
         return

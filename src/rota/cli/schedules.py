@@ -8,13 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from rota.cli import schedule_view as view
-from rota.cli.database import run as connect
-from rota.cli.database import transact
-from rota.cli.enqueue import current_user, read_object
-from rota.cli.locate import AppOption, find_app
+from rota.cli.database import run as operate
+from rota.cli.enqueue import read_object
+from rota.cli.locate import AppOption, find_code
 from rota.cli.output import JsonOption, YesOption, confirm, print_json, print_table, read_moment, say
-from rota.control import schedule_views, schedules
-from rota.control.enqueue import check_task
+from rota.control.schedule_views import MAX_LIMIT
+from rota.control.schedules import check_name
 from rota.errors import UsageError
 from rota.model.cron import Cron
 from rota.model.schedule import Timing, cron, every
@@ -60,13 +59,13 @@ def list_(
     ] = None,
     recurring: Annotated[bool, typer.Option("--recurring", help="Recurring rows only, of which there may be very many.")] = False,
     failing: Annotated[bool, typer.Option("--failing", help="Those that keep failing, of either kind.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=schedule_views.MAX_LIMIT, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_LIMIT, help="At most so many.")] = 50,
     after: Annotated[str | None, typer.Option(metavar="NAME", help="Only those after this one.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List schedules by name."""
-    page = connect(
-        lambda conn: schedule_views.list_schedules(conn, task=task, recurring=recurring, failing=failing, after=after, limit=limit)
+    page = operate(
+        lambda control: control.list_schedules(task=task, recurring=recurring, failing=failing, after=after, limit=limit)
     )
     if as_json:
         print_json({"schedules": [view.plain_line(line) for line in page.schedules], "next": page.next})
@@ -83,7 +82,7 @@ def list_(
 @app.command()
 def show(name: LabelArgument, as_json: JsonOption = False) -> None:
     """Show a schedule, when it fires next, and what became of its last 30 instants."""
-    detail = connect(lambda conn: schedule_views.show_schedule(conn, name))
+    detail = operate(lambda control: control.get_schedule(name))
     if as_json:
         print_json(view.plain_detail(detail))
     else:
@@ -130,12 +129,11 @@ def create(
     )
     timing = _read_timing(cron_expression, interval, tz, policies)
     arguments = read_object(payload or "{}")
-    schedules.check_name(name)
-    _check_task(task, arguments, location)
-    made = transact(
-        schedules.create(
-            name, task, timing, payload=arguments, enabled=not disabled, queue=queue, priority=priority, max_attempts=max_attempts
-        )
+    check_name(name)
+    options = _given(queue=queue, priority=priority, max_attempts=max_attempts)
+    made = operate(
+        lambda control: control.create_schedule(name, task, timing, payload=arguments, enabled=not disabled, **options),
+        find_code(location),
     )
     _tell(made, "made", as_json)
 
@@ -183,49 +181,45 @@ def update(
     )
     if not changes:
         raise UsageError("nothing to change: give at least one option, such as --cron or --enabled")
-    if "payload" in changes:
-        record = connect(lambda conn: schedule_views.get_schedule(conn, name))
-        _check_task(record.task, changes["payload"], location)
-    _tell(transact(schedules.update(name, **changes)), "changed", as_json)
+    application = find_code(location) if "payload" in changes else None
+    _tell(operate(lambda control: control.update_schedule(name, **changes), application), "changed", as_json)
 
 
 @app.command()
 def enable(name: LabelArgument, as_json: JsonOption = False) -> None:
     """Let a schedule fire again, from now on."""
-    _tell(transact(schedules.set_enabled(name, True)), "enabled", as_json)
+    _tell(operate(lambda control: control.enable_schedule(name)), "enabled", as_json)
 
 
 @app.command()
 def disable(name: LabelArgument, as_json: JsonOption = False) -> None:
     """Let a schedule fire no more; its history stays."""
-    _tell(transact(schedules.set_enabled(name, False)), "disabled", as_json)
+    _tell(operate(lambda control: control.disable_schedule(name)), "disabled", as_json)
 
 
 @app.command()
-def delete(name: NameArgument, yes: YesOption = False) -> None:
+def delete(name: NameArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
     """Remove a schedule and its ledger; jobs that it has enqueued stay."""
-    record = connect(lambda conn: schedule_views.get_schedule(conn, name))
+    record = operate(lambda control: control.get_schedule(name)).record
     if record.key is not None:
         raise UsageError(f"{name} is a recurring row, which its application makes: `rota schedules disable {name}` stops it")
     origin = " Its code will make it again when a worker starts; `disable` lasts." if record.definition is not None else ""
     confirm(f"This will remove the schedule {name} and its ledger.{origin} Go on?", yes=yes)
-    transact(schedules.delete(name))
+    operate(lambda control: control.delete_schedule(name))
+    if as_json:
+        print_json({"name": name})
+        return
     say(f"schedule {name} is removed")
 
 
 @app.command()
 def run(name: LabelArgument, as_json: JsonOption = False) -> None:
     """Run a schedule's task now, beside its times."""
-    if "/" in name:
-        transact(schedules.run_recurring(name))
-        if as_json:
-            print_json({"name": name})
-        else:
-            say(f"{name} is due now")
-        return
-    job = transact(schedules.run(name, user=current_user()))
+    job = operate(lambda control: control.run_schedule(name))
     if as_json:
-        print_json({"name": name, "job_id": job})
+        print_json({"name": name} if job is None else {"name": name, "job_id": job})
+    elif job is None:
+        say(f"{name} is due now")
     else:
         print(job)
 
@@ -233,7 +227,7 @@ def run(name: LabelArgument, as_json: JsonOption = False) -> None:
 @app.command(name="next")
 def next_(name: LabelArgument, count: CountOption = 10, as_json: JsonOption = False) -> None:
     """Show when a schedule fires next, with what clock changes do to it."""
-    times = connect(lambda conn: schedule_views.next_times(conn, name, count))
+    times = operate(lambda control: control.next_times(name, count))
     if as_json:
         print_json({"name": name, "next": view.plain_times(times)})
     else:
@@ -269,14 +263,6 @@ def _read_timing(expression: str | None, interval: str | None, tz: str | None, p
         raise UsageError(f"--tz={tz!r} has no meaning with --every: intervals are the same everywhere")
     assert interval is not None
     return every(interval, **policies)
-
-
-def _check_task(task: str, payload: dict[str, Any], location: str | None) -> None:
-    application = find_app(location)
-    if application is None:
-        connect(lambda conn: check_task(conn, task, payload))
-    else:
-        schedules.check_task(task, application.tasks, payload)
 
 
 def _read_bool(text: str, name: str) -> bool:

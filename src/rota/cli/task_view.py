@@ -15,7 +15,6 @@ from rota.control.tasks import TaskView
 from rota.control.words import number, shorten
 from rota.model.definition import TaskRecord, shown_override
 from rota.model.limits import show_limits
-from rota.model.task import SYSTEM_PREFIX
 
 EXACT = ("default_payload", "definition", "payload_schema", "overrides")  # numbers may be too big for the fast encoder
 
@@ -107,7 +106,7 @@ def plain_plan(plan: Plan) -> dict[str, Any]:
 
 def print_plan(plan: Plan) -> None:
     """Prints a plan, for people; of Rota's own tasks only what stands in the way."""
-    changes = [each for each in plan.changes if not each.task.startswith(SYSTEM_PREFIX)]
+    changes = [each for each in plan.changes if not each.system]
     print_table(["sync would", "task", "what"], [_change(each) for each in changes], empty="a sync would change nothing")
     if plan.drift:
         print()

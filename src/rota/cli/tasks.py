@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rota.cli import task_view as view
-from rota.cli.database import run as connect
-from rota.cli.enqueue import current_user, read_object
-from rota.cli.locate import AppOption, find_app, need_app
+from rota.cli.database import connect, need_database, run
+from rota.cli.enqueue import read_object
+from rota.cli.local import control_on
+from rota.cli.locate import AppOption, find_code, need_app
 from rota.cli.output import JsonOption, YesOption, confirm, print_json, print_table, say
 from rota.cli.run_view import STATS_COLUMNS, stats_cells
 from rota.control import sync as deploy
-from rota.control import tasks
-from rota.control.stats import TaskStats, recent_stats
-from rota.control.tasks import TaskView
-from rota.db.connection import AsyncConn
+from rota.control.tasks import MAX_LIMIT, TaskView
 from rota.errors import Conflict, UsageError
+
+if TYPE_CHECKING:
+    from rota.cli.database import Control
+    from rota.control.stats import TaskStats
 
 app = typer.Typer(
     help="List, deploy, trigger, switch and set tasks.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -31,12 +33,12 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The task's na
 def list_(
     system: Annotated[bool, typer.Option("--all", "--system", help="Rota's own tasks too.")] = False,
     tag: Annotated[str | None, typer.Option("--tag", help="Only those with this tag.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=tasks.MAX_LIMIT, help="At most so many.")] = 500,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_LIMIT, help="At most so many.")] = 500,
     after: Annotated[str, typer.Option(metavar="NAME", help="Only those after this one.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """List the tasks that code has made known, by name."""
-    page = connect(lambda conn: tasks.list_tasks(conn, system=system, tag=tag, after=after, limit=limit))
+    page = run(lambda control: control.list(system=system, tag=tag, after=after, limit=limit))
     if as_json:
         print_json({"tasks": [view.plain(each) for each in page.tasks], "next": page.next})
         return
@@ -53,10 +55,10 @@ def list_(
 def show(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show a task: what code says, what operators have changed, who knows it, and how it has fared."""
 
-    async def look(conn: AsyncConn) -> tuple[TaskView, dict[str, TaskStats]]:
-        return await tasks.get_task(conn, name), await recent_stats(conn, name)
+    async def look(control: Control) -> tuple[TaskView, dict[str, TaskStats]]:
+        return await control.get(name), await control.task_stats(name)
 
-    found, stats = connect(look)
+    found, stats = run(look)
     if as_json:
         print_json(view.plain(found) | {"stats": stats})
         return
@@ -82,26 +84,19 @@ def sync(
     """
     if names and not force:
         raise UsageError(f"NAME={names[0]!r} has a meaning with --force only: a sync is always of all tasks")
+    need_database("tasks sync")
     application = need_app(location)
     if force and not names:
         confirm("This will take back what operators have changed of all tasks and their schedules. Go on?", yes=yes)
-    done = connect(
-        lambda conn: deploy.sync_definitions(
-            conn,
-            application.definitions(),
-            app=application.name,
-            queues=application.queues,
-            limits=application.queue_limits,
-            force=names or force,
-        )
-    )
+    done = connect(lambda conn: control_on(conn, application).sync_definitions(force=names or force))
     if as_json:
         print_json(done)
         return
+    hidden = {spec.name for spec in application.definitions() if spec.system}
     for kind in ("created", "changed", "returned", "gone"):
-        if shown := [name for name in getattr(done, kind) if not name.startswith("rota.")]:
+        if shown := [name for name in getattr(done, kind) if name not in hidden]:
             print(f"{kind + ':':10}{', '.join(shown)}")
-    say(f"the database knows the {len(application.tasks)} tasks of {application.name}")
+    say(f"the database knows the {len(application.tasks.keys() - hidden)} tasks of {application.name}")
 
 
 @app.command()
@@ -114,6 +109,7 @@ def plan(
 
     Changes nothing. Ends with 4 when there are such jobs, for deploy pipelines; with 0 otherwise.
     """
+    need_database("tasks plan")
     application = need_app(location)
     found = connect(lambda conn: deploy.plan(conn, application.definitions(), app=application.name, scan=scan))
     if as_json:
@@ -129,7 +125,7 @@ def plan(
 @app.command()
 def enable(name: NameArgument, as_json: JsonOption = False) -> None:
     """Let a task's schedules fire and its jobs run again."""
-    _tell(connect(lambda conn: tasks.enable_task(conn, name)), "is enabled", as_json)
+    _tell(run(lambda control: control.enable(name)), "is enabled", as_json)
 
 
 @app.command()
@@ -139,7 +135,7 @@ def disable(
     as_json: JsonOption = False,
 ) -> None:
     """Let a task's schedules fire no more and its jobs wait, over restarts too; running ones go on."""
-    done = connect(lambda conn: tasks.disable_task(conn, name, reason=reason, user=current_user()))
+    done = run(lambda control: control.disable(name, reason=reason))
     _tell(done, f"is disabled; `rota tasks enable {name}` lets it go on", as_json)
 
 
@@ -158,9 +154,7 @@ def trigger(
     database about it.
     """
     arguments = read_object(payload or "{}")
-    application = find_app(location)
-    specs = None if application is None else {spec.name: spec for spec in application.definitions()}
-    job = connect(lambda conn: tasks.trigger(conn, name, arguments, user=current_user(), tasks=specs))
+    job = run(lambda control: control.trigger(name, arguments), find_code(location))
     if as_json:
         print_json({"task": name, "job_id": job})
     else:
@@ -179,7 +173,7 @@ def set_(
     retention_days, retention_count, default_payload. The value none is no limit, or what holds for all tasks.
     """
     given = dict(_read_setting(each) for each in settings)
-    _tell(connect(lambda conn: tasks.set_task(conn, name, given)), "is changed", as_json)
+    _tell(run(lambda control: control.update(name, **given)), "is changed", as_json)
 
 
 @app.command()
@@ -191,7 +185,7 @@ def unset(
     as_json: JsonOption = False,
 ) -> None:
     """Let code say again what a task's settings are."""
-    _tell(connect(lambda conn: tasks.unset_task(conn, name, settings or ())), "is changed", as_json)
+    _tell(run(lambda control: control.reset(name, *(settings or ()))), "is changed", as_json)
 
 
 def _read_setting(text: str) -> tuple[str, Any]:

@@ -8,7 +8,6 @@ import typer
 
 from rota.cli.database import run
 from rota.cli.output import JsonOption, YesOption, confirm, print_json, print_table, say
-from rota.control import webhooks
 
 app = typer.Typer(
     help="List, add, remove and test webhooks for alerts.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -20,7 +19,7 @@ IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The webhook's num
 @app.command(name="list")
 def list_(as_json: JsonOption = False) -> None:
     """List the webhooks; of their URLs the server only."""
-    found = run(webhooks.list_webhooks)
+    found = run(lambda control: control.list_webhooks())
     if as_json:
         print_json(found)
         return
@@ -41,7 +40,7 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add a webhook, and print the secret its messages are signed with; it is not shown again."""
-    added = run(lambda conn: webhooks.add(conn, url, kinds=kind or ()))
+    added = run(lambda control: control.add_webhook(url, kinds=kind or ()))
     if as_json:
         print_json({"id": added.id, "secret": added.secret})
         return
@@ -50,31 +49,43 @@ def add(
 
 
 @app.command()
-def enable(id: IdArgument) -> None:
+def enable(id: IdArgument, as_json: JsonOption = False) -> None:
     """Send messages to a webhook again."""
-    run(lambda conn: webhooks.set_enabled(conn, id, enabled=True))
+    webhook = run(lambda control: control.set_webhook_enabled(id, True))
+    if as_json:
+        print_json(webhook)
+        return
     say(f"webhook {id} is enabled")
 
 
 @app.command()
-def disable(id: IdArgument) -> None:
+def disable(id: IdArgument, as_json: JsonOption = False) -> None:
     """Send no more messages to a webhook."""
-    run(lambda conn: webhooks.set_enabled(conn, id, enabled=False))
+    webhook = run(lambda control: control.set_webhook_enabled(id, False))
+    if as_json:
+        print_json(webhook)
+        return
     say(f"webhook {id} is disabled; `rota webhooks enable {id}` takes that back")
 
 
 @app.command()
-def remove(id: IdArgument, yes: YesOption = False) -> None:
+def remove(id: IdArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
     """Remove a webhook, and the record of what was sent to it."""
     confirm(f"Remove webhook {id} and the record of its messages?", yes=yes)
-    run(lambda conn: webhooks.remove(conn, id))
+    run(lambda control: control.remove_webhook(id))
+    if as_json:
+        print_json({"id": id})
+        return
     say(f"webhook {id} is removed")
 
 
-@app.command()
-def test(id: IdArgument) -> None:
+@app.command(name="test")
+def try_(id: IdArgument, as_json: JsonOption = False) -> None:
     """Enqueue a message that says nothing; a worker brings it, and `deliveries` tells what became of it."""
-    delivery = run(lambda conn: webhooks.test(conn, id))
+    delivery = run(lambda control: control.test_webhook(id))
+    if as_json:
+        print_json({"id": id, "delivery_id": delivery})
+        return
     say(f"a worker will bring the message; `rota webhooks deliveries --webhook {id}` tells what became of it")
     print(delivery)
 
@@ -86,7 +97,7 @@ def deliveries(
     as_json: JsonOption = False,
 ) -> None:
     """List the newest messages and what became of them."""
-    found = run(lambda conn: webhooks.list_deliveries(conn, webhook=webhook, limit=limit))
+    found = run(lambda control: control.list_deliveries(webhook=webhook, limit=limit))
     if as_json:
         print_json(found)
         return

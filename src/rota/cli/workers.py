@@ -6,7 +6,6 @@ import typer
 
 from rota.cli.database import run
 from rota.cli.output import JsonOption, print_json, print_table
-from rota.control import service
 from rota.store.workers_read import WorkerRecord
 
 app = typer.Typer(help="List the worker processes.", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -22,7 +21,7 @@ def workers() -> None:
 @app.command(name="list")
 def list_(as_json: JsonOption = False) -> None:
     """List the workers of the last day and what they run."""
-    found = run(service.list_workers)
+    found = run(lambda control: control.list_workers())
     if as_json:
         print_json(found)
         return

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
+from uuid import UUID
 
 from rota.errors import Forbidden, UsageError
 from rota.model.filters import check_text
 
-Role = Literal["admin", "operator", "read_only", "system"]
+Role = Literal["admin", "operator", "read_only", "user", "system"]  # a user has HTTP jobs of their own, and nothing else here
 
-MAX_NAME = 200
+MAX_NAME = 254  # an address of mail is a name too
 
 _ADMINS = frozenset({"admin"})
 _OPERATORS = frozenset({"admin", "operator"})
@@ -32,6 +33,7 @@ DEFAULT: Mapping[str, frozenset[str]] = {
     "jobs.read": _READERS,
     "jobs.change": _OPERATORS,  # retry, cancel
     "jobs.edit": _OPERATORS,  # retry with another payload
+    "jobs.schedule": _ADMINS,  # synchronisations of calendars
     "queues.read": _READERS,
     "queues.change": _OPERATORS,
     "schedules.read": _READERS,
@@ -41,7 +43,14 @@ DEFAULT: Mapping[str, frozenset[str]] = {
     "alerts.change": _OPERATORS,
     "webhooks.read": _ADMINS,
     "webhooks.change": _ADMINS,
+    "users.read": _ADMINS,
+    "users.change": _ADMINS,  # create, set the role, disable
+    "tokens.change": _ADMINS,  # those of others: everybody has their own
+    "audit.read": _ADMINS,
+    "metrics.read": _READERS,
 }
+# Scopes of a token for what everybody has of their own, such as HTTP jobs: nobody is refused these.
+OWN = ("own.read", "own.change")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,9 @@ class Actor:
 
     name: str
     role: Role
+    account: UUID | None = None  # theirs, where somebody has signed in
+    via: str | None = None  # how they did: session, jwt, or token and its number; cli: on the database itself
+    scopes: frozenset[str] | None = None  # of a token: it does these operations only; None: all of the role's
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
@@ -60,7 +72,7 @@ class Actor:
 
     def as_trigger(self) -> dict[str, Any]:
         """How the records name who did it."""
-        return {"kind": "manual", "user": self.name}
+        return {"kind": "cli" if self.via == "cli" else "manual", "user": self.name}
 
 
 class Policy(Protocol):
@@ -92,6 +104,8 @@ class Access:
 def check(policy: Policy, actor: Actor, operation: str) -> None:
     """Forbidden unless the policy allows it. What only the system does is nobody's to allow."""
     written_by_system = DEFAULT.get(operation) is _NOBODY
+    if actor.scopes is not None and operation not in actor.scopes:
+        raise Forbidden(f"this token of {actor.name} may not do {operation}: make one with that scope")
     if actor.role == "system" or (not written_by_system and policy.allows(actor, operation)):
         return
     if written_by_system:

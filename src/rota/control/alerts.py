@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from time import monotonic
 
 from psycopg.errors import DeadlockDetected, LockNotAvailable
@@ -123,13 +123,15 @@ async def _held_snapshots(conn: AsyncConn, settings: AlertSettings) -> list[Aler
     return found
 
 
-async def list_alerts(conn: AsyncConn, *, all: bool = False, kind: str | None = None, limit: int = 100) -> list[AlertRecord]:
-    """The open alerts, or all of them; those that were seen last come first."""
+async def list_alerts(
+    conn: AsyncConn, *, all: bool = False, kind: str | None = None, before: tuple[datetime, int] | None = None, limit: int = 100
+) -> list[AlertRecord]:
+    """The open alerts, or all of them; those that were seen last come first. `before` is the time and id of the last one seen."""
     if not 1 <= limit <= MAX_LIMIT:
         raise UsageError(f"limit={limit!r} is out of range: from 1 to {MAX_LIMIT}")
     if kind is not None:
         check_kind(kind)
-    return await store.read_all(conn, all=all, kind=kind, limit=limit)
+    return await store.read_all(conn, all=all, kind=kind, before=before, limit=limit)
 
 
 async def get_alert(conn: AsyncConn, id: int) -> AlertRecord:

@@ -43,17 +43,24 @@ class ErrorDetail:
 
 
 async def list_errors(
-    conn: AsyncConn, *, task: str | None = None, since: datetime | timedelta | None = None, limit: int = 50
+    conn: AsyncConn,
+    *,
+    task: str | None = None,
+    since: datetime | timedelta | None = None,
+    before: tuple[datetime, str] | None = None,
+    limit: int = 50,
 ) -> list[ErrorGroup]:
-    """The groups that have been seen since, those seen last first."""
+    """The groups that have been seen since, those seen last first. `before` is when the last one of a page was seen, and its
+    fingerprint."""
     if not 1 <= limit <= MAX_GROUPS:
         raise UsageError(f"limit={limit!r} is out of range: from 1 to {MAX_GROUPS}")
     check_text("task", task)
     found = await store.read(conn, task=task, since=since, limit=MAX_GROUPS, cap=COUNT_CAP)
     by_fingerprint: dict[str, list[TaskGroup]] = {}
-    for each in found:  # the order of their first, which is their last seen, is that of the groups
+    for each in found:  # of each group its last seen comes first
         by_fingerprint.setdefault(each.fingerprint, []).append(each)
-    chosen = list(by_fingerprint.values())[:limit]
+    places = sorted(((parts[0].last_seen, fingerprint) for fingerprint, parts in by_fingerprint.items()), reverse=True)
+    chosen = [by_fingerprint[place[1]] for place in places if before is None or place < before][:limit]
     samples = {sample.fingerprint: sample for sample in await store.latest(conn, [parts[0] for parts in chosen], limit=1)}
     return [_group(parts, samples.get(parts[0].fingerprint)) for parts in chosen]
 
@@ -102,7 +109,7 @@ def _group(parts: list[TaskGroup], sample: Failure | None) -> ErrorGroup:
         qualified(error),
         str(error.get("message", "")),
         sorted(each.task for each in parts),
-        Capped(sum(each.count for each in counts), any(each.more for each in counts)),
+        Capped(sum(each.count for each in counts), any(each.capped for each in counts)),
         min(each.first_seen for each in parts),
         max(each.last_seen for each in parts),
     )

@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Protocol
 from uuid import UUID
 
 from rota.db.connection import AsyncConn
@@ -28,6 +30,22 @@ class LogPage:
 
     lines: list[LogLine]
     next: Place | None
+
+
+class Read(Protocol):
+    """Reads the newest lines that match."""
+
+    async def __call__(self, filter: LogFilter, *, limit: int) -> LogPage:
+        """At most so many."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewLines:
+    """Lines in their order, some of which may have been told before, and when to ask for more from."""
+
+    lines: list[LogLine]
+    next: datetime
 
 
 async def list_logs(conn: AsyncConn, filter: LogFilter | None = None, *, before: Place | None = None, limit: int = 100) -> LogPage:
@@ -72,12 +90,24 @@ async def last_lines(conn: AsyncConn, job_id: UUID, *, limit: int = 20) -> list[
     return (await list_logs(conn, LogFilter(job_id=job_id), limit=limit)).lines[::-1]
 
 
-async def follow_logs(
-    conn: AsyncConn, filter: LogFilter, *, last: int = 10, every_s: float = FOLLOW_S
-) -> AsyncGenerator[LogLine, None]:
+async def new_lines(conn: AsyncConn, filter: LogFilter, *, since: datetime | None, limit: int) -> NewLines:
+    """The lines since a look (at first, the last ones), for those who ask again and again. Lines come late and not in the order of
+    their time, so each answer goes back somewhat; job, attempt and sequence tell what has been seen."""
+    now = await logs_read.now(conn)
+    if since is not None:
+        filter = dataclasses.replace(filter, since=since - timedelta(seconds=FOLLOW_BACK_S))
+    return NewLines((await list_logs(conn, filter, limit=limit)).lines[::-1], now)
+
+
+def follow_logs(conn: AsyncConn, filter: LogFilter, *, last: int = 10, every_s: float = FOLLOW_S) -> AsyncGenerator[LogLine, None]:
     """The last lines that match, and then those that come, until nobody wants more."""
+    return follow(partial(list_logs, conn), filter, last=last, every_s=every_s)
+
+
+async def follow(read: Read, filter: LogFilter, *, last: int = 10, every_s: float = FOLLOW_S) -> AsyncGenerator[LogLine, None]:
+    """The same by whatever reads lines: a connection, the control plane, the API."""
     seen: dict[tuple[UUID, int, int], datetime] = {}
-    page = await list_logs(conn, filter, limit=last)
+    page = await read(filter, limit=last)
     while True:
         for line in reversed(page.lines):
             if (key := (line.job_id, line.attempt, line.sequence)) not in seen:
@@ -87,4 +117,4 @@ async def follow_logs(
         if seen:
             oldest = max(seen.values()) - timedelta(seconds=2 * FOLLOW_BACK_S)
             seen = {key: at for key, at in seen.items() if at >= oldest}
-        page = await list_logs(conn, dataclasses.replace(filter, since=timedelta(seconds=FOLLOW_BACK_S)), limit=MAX_LIMIT)
+        page = await read(dataclasses.replace(filter, since=timedelta(seconds=FOLLOW_BACK_S)), limit=MAX_LIMIT)

@@ -14,7 +14,7 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 from rota.config import RetentionSettings
 from rota.db.connection import AsyncConn
 from rota.model.ids import new_id
-from rota.store import alerts, schedules, webhooks
+from rota.store import alerts, audit, schedules, webhooks
 from rota.store import retention as store
 from rota.store.retention import NO_ID, Partition, Rule, Step
 
@@ -25,6 +25,7 @@ HOLD_S = 60.0  # of the lock
 REST = 4.0  # as many times as long as a piece took nothing is done
 DROP_TRIES = 5
 WEEK, DAY = 7, 1
+DELIVERIES_HOURS = 168
 LONG_ENOUGH = 4  # partitions' worth of days from which on whole partitions are waited for
 
 
@@ -143,14 +144,14 @@ class Turn:
         await self._walk("lines", lambda after: store.prune_orphans(self._conn, after=after, batch=self._batch))
 
     async def prune_the_rest(self) -> None:
-        """Edges, the ledgers of schedules, alerts and messages to webhooks."""
+        """Edges, the ledgers of schedules, alerts, and who has changed what."""
         settings = self._settings
         limit = self._batch
         parts: list[tuple[str, Callable[[], Awaitable[int]]]] = [
             ("edges", lambda: store.prune_edges(self._conn, days=self.longest_days, batch=limit)),
             ("occurrences", lambda: schedules.prune(self._conn, days=settings.occurrences_days, limit=limit)),
             ("alerts", lambda: alerts.prune(self._conn, days=settings.alerts_days, limit=limit)),
-            ("deliveries", lambda: webhooks.prune(self._conn, days=settings.deliveries_days, limit=limit)),
+            ("audit", lambda: audit.prune(self._conn, days=settings.audit_days, limit=limit)),
         ]
         for what, prune in parts:
             for _ in self._pieces():
@@ -216,3 +217,19 @@ def waiting_days(days: int, partition_days: int) -> int:
 async def prune(conn: AsyncConn, settings: RetentionSettings | None = None) -> dict[str, int]:
     """One turn: removes old history for a bounded time, and says how much of what."""
     return await Turn(conn, settings or RetentionSettings()).run()
+
+
+async def prune_deliveries(conn: AsyncConn, *, hours: int = DELIVERIES_HOURS) -> int:
+    """Removes the records of messages to webhooks that are older than so many hours, for a bounded time; how many.
+
+    The one who calls it is the task `webhook_delivery_prune`, or the server where nobody runs tasks. Any number at once are safe.
+    """
+    pruned, deadline = 0, monotonic() + PART_S
+    while True:
+        started = monotonic()
+        async with conn.transaction():  # a piece each, also on a connection that does not commit by itself
+            count = await webhooks.prune(conn, hours=hours, limit=BATCH)
+        pruned += count
+        if count < BATCH or monotonic() >= deadline:
+            return pruned
+        await asyncio.sleep(REST * (monotonic() - started))

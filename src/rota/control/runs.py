@@ -56,7 +56,7 @@ async def list_runs(conn: AsyncConn, filter: RunFilter | None = None, *, before:
 async def count_runs(conn: AsyncConn, filter: RunFilter, *, cap: int = COUNT_CAP) -> Capped:
     """How many runs match, as far as that can be known cheaply."""
     ids, reached = await _find(conn, filter, None, cap + 1, PATIENCE_S)
-    return Capped(min(len(ids), cap), more=reached is not None)
+    return Capped(min(len(ids), cap), capped=reached is not None)
 
 
 async def get_run(conn: AsyncConn, job: UUID, attempt: int | None = None) -> RunDetail:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from rota.control import schedules
@@ -12,7 +12,9 @@ from rota.db.connection import AsyncConn
 from rota.db.steps import carry_out_async
 from rota.errors import UsageError
 from rota.model.cron import Upcoming
-from rota.model.duration import show_duration
+from rota.model.duration import Duration, show_duration
+from rota.model.filters import check_text
+from rota.model.schedule import Timing, changed
 from rota.model.schedule_record import ScheduleRecord
 from rota.model.zone import load_zone
 from rota.store import schedule_reads as store
@@ -21,7 +23,9 @@ from rota.store.schedule_reads import LedgerLine, ScheduleLine
 MAX_LIMIT = 1000
 LEDGER_SHOWN = 30
 UPCOMING_SHOWN = 5
+MAX_PREVIEW = 100
 NO_ID = UUID(int=0)
+LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +45,45 @@ class ScheduleDetail:
     ledger: list[LedgerLine]
 
 
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A timing as it was understood, in words, and when it fires from now on; `note` of a time says what the clocks do to it."""
+
+    timing: Timing
+    words: str
+    now: datetime
+    times: list[Upcoming]
+
+
 async def list_schedules(
     conn: AsyncConn,
     *,
     task: str | None = None,
     recurring: bool = False,
     failing: bool = False,
+    system: bool = False,
+    enabled: bool | None = None,
     after: str | None = None,
+    beyond: tuple[datetime, UUID] | None = None,
     limit: int = 50,
 ) -> SchedulePage:
     """Named schedules by name; with a `task` (a name, or a pattern with * and ?) its recurring rows too, which follow by key.
 
-    `recurring` gives recurring rows alone, `failing` those of either kind that keep failing, the longest failing first.
+    Those of system tasks come with `system`, or where their task is asked for. `recurring` gives recurring rows alone, `failing`
+    those of either kind that keep failing, the longest failing first; `enabled` those that are, or are not. `after` is the last one
+    of a page; of failing ones `beyond` is better, since when it fails and its id, which stays right when that one does well again.
     """
     if not 1 <= limit <= MAX_LIMIT:
         raise UsageError(f"limit={limit!r} is out of range: from 1 to {MAX_LIMIT}")
+    check_text("task", task)
+    check_text("after", after)
     if failing:
-        beyond = NO_ID if after is None else (await get_schedule(conn, after)).id
-        lines = await store.failing(conn, task=task, after=beyond, limit=limit + 1)
+        if beyond is None and after is not None:
+            last = await get_schedule(conn, after)
+            beyond = (last.failing_since or LONG_AGO, last.id)
+        lines = await store.failing(conn, task=task, enabled=enabled, after=beyond or (LONG_AGO, NO_ID), limit=limit + 1)
     else:
-        lines = await _list_by_name(conn, task, recurring, after or "", limit + 1)
+        lines = await _list_by_name(conn, task, recurring, system, enabled, after or "", limit + 1)
     return SchedulePage(lines[:limit], lines[limit - 1].record.label if len(lines) > limit else None)
 
 
@@ -81,6 +104,20 @@ async def next_times(conn: AsyncConn, name: str, count: int) -> list[Upcoming]:
     return list_upcoming(await get_schedule(conn, name), await store.now(conn), count)
 
 
+async def preview(
+    conn: AsyncConn, *, cron: str | None = None, every: Duration | None = None, tz: str | None = None, count: int = 5
+) -> Preview:
+    """When a schedule would fire that nobody has made yet, from now on."""
+    if not 1 <= count <= MAX_PREVIEW:
+        raise UsageError(f"count={count!r} is out of range: from 1 to {MAX_PREVIEW}")
+    if (cron is None) == (every is None):
+        raise UsageError("give cron or every, and not both")
+    given = {"cron": cron, "every": every} | ({} if tz is None else {"tz": tz})
+    timing = changed(Timing("interval"), **{name: value for name, value in given.items() if value is not None})
+    now = await store.now(conn)
+    return Preview(timing, timing.describe(), now, _times(timing, timing.first(now), count))
+
+
 def list_upcoming(record: ScheduleRecord, now: datetime, count: int) -> list[Upcoming]:
     """When a schedule fires next; of a recurring row only the next time is known, and none while it runs."""
     if not record.enabled:
@@ -89,17 +126,21 @@ def list_upcoming(record: ScheduleRecord, now: datetime, count: int) -> list[Upc
     try:
         if first is None and record.strategy in ("cron", "interval"):
             first = timing.first(now)  # the scheduler has not come to compute it yet
-        if first is None:
-            return []
-        if record.strategy == "cron":
-            times = timing.parsed.upcoming(first - timedelta(microseconds=1), count)
-        else:
-            shown = count if record.strategy == "interval" else 1
-            zone = load_zone(timing.tz)
-            step = timing.every or timedelta(0)
-            times = [Upcoming(first + n * step, (first + n * step).astimezone(zone), "") for n in range(shown)]
+        return _times(timing, first, count)
     except UsageError:  # it was written by SQL and makes no sense: the scheduler will switch it off
         return []
+
+
+def _times(timing: Timing, first: datetime | None, count: int) -> list[Upcoming]:
+    if first is None:
+        return []
+    if timing.strategy == "cron":
+        times = timing.parsed.upcoming(first - timedelta(microseconds=1), count)
+    else:
+        shown = count if timing.strategy == "interval" else 1
+        zone = load_zone(timing.tz)
+        step = timing.every or timedelta(0)
+        times = [Upcoming(first + n * step, (first + n * step).astimezone(zone), "") for n in range(shown)]
     return [each for each in times if timing.bounded(each.at_utc) is not None]
 
 
@@ -126,12 +167,15 @@ def last_state(line: ScheduleLine) -> str | None:
     return "completed" if record.successes else line.outcome
 
 
-async def _list_by_name(conn: AsyncConn, task: str | None, recurring: bool, after: str, limit: int) -> list[ScheduleLine]:
+async def _list_by_name(
+    conn: AsyncConn, task: str | None, recurring: bool, system: bool, enabled: bool | None, after: str, limit: int
+) -> list[ScheduleLine]:
     """Named schedules have no slash in their names, so `after` says which of the two kinds the last page ended in."""
     lines: list[ScheduleLine] = []
     if not recurring and "/" not in after:
-        lines = await store.named(conn, task=task, after=after, limit=limit)
+        lines = await store.named(conn, task=task, system=system, enabled=enabled, after=after, limit=limit)
     if (recurring or task is not None) and len(lines) < limit:
         after_task, _, after_key = after.partition("/") if "/" in after else ("", "", "")
-        lines += await store.recurring(conn, task=task, after=(after_task, after_key), limit=limit - len(lines))
+        rest = limit - len(lines)
+        lines += await store.recurring(conn, task=task, enabled=enabled, after=(after_task, after_key), limit=rest)
     return lines

@@ -6,7 +6,7 @@ Everything here is steps over a connection: the caller's own, in the caller's tr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from rota.model.task import SYSTEM_PREFIX, TaskSpec, check_priority, check_queue
 from rota.store import schedule_changes as store
 
 MAX_NAME_BYTES = 200
+CLEARABLE = ("queue", "priority", "max_attempts", "starts_at", "ends_at", "start_within", "finish_within")
 
 
 def create(
@@ -43,8 +44,11 @@ def create(
     return record
 
 
-def update(name: str, *, tasks: Mapping[str, TaskSpec] | None = None, **changes: Any) -> Steps[ScheduleRecord]:
-    """Changes some of a schedule: its timing, payload, task, queue, priority, max_attempts, enabled. None leaves one as it is.
+def update(
+    name: str, *, tasks: Mapping[str, TaskSpec] | None = None, clear: Collection[str] = (), **changes: Any
+) -> Steps[ScheduleRecord]:
+    """Changes some of a schedule: its timing, payload, task, queue, priority, max_attempts, enabled. None leaves one as it is; what
+    is named in `clear` is taken away, or as for every schedule.
 
     Where the code of the `tasks` is at hand, another task or payload must fit it.
     """
@@ -52,7 +56,9 @@ def update(name: str, *, tasks: Mapping[str, TaskSpec] | None = None, **changes:
     if found is None:
         raise unknown(name)
     record, now = found
-    changes = {key: value for key, value in changes.items() if value is not None}
+    if unknown_names := [each for each in clear if each not in CLEARABLE]:
+        raise UsageError(f"{', '.join(unknown_names)} of a schedule cannot be taken away: only {', '.join(CLEARABLE)} can")
+    changes = {key: value for key, value in changes.items() if value is not None} | dict.fromkeys(clear)
     timings = {key: changes.pop(key) for key in list(changes) if key in Timing.__slots__ and key != "strategy"}
     if timings and record.strategy == "init":
         raise UsageError(f"schedule {name!r} is of an init task, which has no times: {', '.join(timings)} cannot be changed")
@@ -146,7 +152,8 @@ def check_task(name: str, tasks: Mapping[str, TaskSpec], payload: Mapping[str, A
     """Refuses a schedule whose jobs could not run: of a task that code does not define, or with a payload that does not fit."""
     spec = tasks.get(name)
     if spec is None:
-        raise UnknownTask(f"there is no task {name!r}: defined are {', '.join(sorted(tasks)) or 'none'}")
+        shown = sorted(each for each, known in tasks.items() if not known.system)
+        raise UnknownTask(f"there is no task {name!r}: defined are {', '.join(shown) or 'none'}")
     spec.payload.encode_json({**json.loads(spec.default_payload), **payload})
 
 

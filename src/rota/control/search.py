@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from uuid import UUID
 
 from rota.db.connection import AsyncConn
@@ -12,6 +13,9 @@ from rota.store.jobs_read import Scan
 
 SCAN_WINDOW = 20_000  # jobs looked through by one statement: tens of milliseconds
 SCAN_BUDGET = 100_000  # jobs looked through for one answer; beyond it the answer says how far it got
+PAYLOAD_WINDOW = 200  # at first, of jobs whose payloads are looked into: one may be as long as a megabyte
+PAYLOAD_STEP_S = 0.05  # what a statement that looks into payloads is to take; the next one looks at so many as fit
+PATIENCE_S = 0.15  # for payloads; after so long the answer says how far it got
 
 
 async def find(conn: AsyncConn, filter: JobFilter, *, before: UUID | None, limit: int) -> tuple[list[UUID], UUID | None]:
@@ -34,13 +38,19 @@ async def _walk(
     scan: Callable[..., Awaitable[Scan]], conn: AsyncConn, filter: JobFilter, before: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
     ids: list[UUID] = []
-    for _ in range(SCAN_BUDGET // SCAN_WINDOW):
-        wanted = limit - len(ids)
-        step = await scan(conn, filter, before=before, window=SCAN_WINDOW, limit=wanted)
+    window, left, end = (PAYLOAD_WINDOW if filter.payload else SCAN_WINDOW), SCAN_BUDGET, monotonic() + PATIENCE_S
+    while left > 0:
+        wanted, begun = limit - len(ids), monotonic()
+        step = await scan(conn, filter, before=before, window=window, limit=wanted)
         ids += step.ids
         if len(step.ids) == wanted:
             return ids, ids[-1]
-        if step.scanned < SCAN_WINDOW:
+        if step.scanned < window:
             return ids, None
-        before = step.reached
+        before, left = step.reached, left - step.scanned
+        if filter.payload:
+            if monotonic() > end:
+                break
+            fits = PAYLOAD_STEP_S / max(monotonic() - begun, 0.001)
+            window = min(max(int(window * min(fits, 10)), 20), SCAN_WINDOW)
     return ids, before

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from time import monotonic
 from uuid import UUID
 
 from psycopg import errors
@@ -59,10 +60,14 @@ class JobDetail:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """What an operation on many jobs did: some may have changed their state, or be locked, in the meantime."""
+    """What an operation on many jobs did: some may have changed their state, or be locked, in the meantime.
+
+    With `next` its time was over before all of them: called again from there it goes on.
+    """
 
     changed: int
     skipped: int
+    next: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ async def list_dead_letters(conn: AsyncConn, *, task: str | None = None, before:
 async def count_jobs(conn: AsyncConn, filter: JobFilter, *, cap: int = COUNT_CAP) -> Capped:
     """How many jobs match, as far as that can be known cheaply."""
     ids, reached = await search.find(conn, filter, before=None, limit=cap + 1)
-    return Capped(min(len(ids), cap), more=reached is not None)
+    return Capped(min(len(ids), cap), capped=reached is not None)
 
 
 async def get_job(conn: AsyncConn, id: UUID) -> JobDetail:
@@ -164,10 +169,16 @@ def to_cancel(filter: JobFilter) -> JobFilter:
 
 
 async def retry_jobs(
-    conn: AsyncConn, filter: JobFilter, *, limit: int | None = None, progress: Callable[[Bulk], None] | None = None
+    conn: AsyncConn,
+    filter: JobFilter,
+    *,
+    limit: int | None = None,
+    progress: Callable[[Bulk], None] | None = None,
+    before: UUID | None = None,
+    within_s: float | None = None,
 ) -> Bulk:
-    """Retries every job that matches, by default the failed ones among them, in small transactions."""
-    return await _change_all(conn, to_retry(filter), jobs_change.retry, RETRYABLE, limit, progress)
+    """Retries every job that matches, by default the failed ones among them, in small transactions; those older than `before`."""
+    return await _change_all(conn, to_retry(filter), jobs_change.retry, RETRYABLE, limit, progress, before, within_s)
 
 
 async def cancel_jobs(
@@ -177,10 +188,13 @@ async def cancel_jobs(
     reason: str | None = None,
     limit: int | None = None,
     progress: Callable[[Bulk], None] | None = None,
+    before: UUID | None = None,
+    within_s: float | None = None,
 ) -> Bulk:
-    """Cancels every live job that matches, in small transactions."""
+    """Cancels every live job that matches, in small transactions; those older than `before`."""
     change = partial(jobs_change.cancel, reason=reason)
-    return await _change_all(conn, to_cancel(filter), change, (*CANCELABLE, "delayed", "held"), limit, progress)
+    states = (*CANCELABLE, "delayed", "held")
+    return await _change_all(conn, to_cancel(filter), change, states, limit, progress, before, within_s)
 
 
 async def list_queues(conn: AsyncConn) -> list[Queue]:
@@ -218,9 +232,24 @@ async def resume_queue(conn: AsyncConn, name: str) -> None:
         raise await unknown_queue(conn, name)
 
 
+async def get_queue(conn: AsyncConn, name: str) -> Queue:
+    """One queue."""
+    for queue in await list_queues(conn):  # a handful: every worker reads them all
+        if queue.name == name:
+            return queue
+    raise await unknown_queue(conn, name)
+
+
 async def list_workers(conn: AsyncConn) -> list[WorkerRecord]:
     """The workers of the last day, those that run first."""
     return await workers_read.read_all(conn)
+
+
+async def get_worker(conn: AsyncConn, id: UUID) -> WorkerRecord:
+    """One worker of the last day, with all the jobs that it holds."""
+    for worker in await workers_read.read_all(conn, id=id, jobs=MAX_LIMIT):
+        return worker
+    raise NotFound(f"there is no worker {id}: `rota workers list` shows those of the last day")
 
 
 async def change_one(conn: AsyncConn, id: UUID, change: Change) -> str | None:
@@ -240,17 +269,21 @@ async def _change_all(
     from_states: Collection[str],
     limit: int | None,
     progress: Callable[[Bulk], None] | None,
+    before: UUID | None,
+    within_s: float | None,
 ) -> Bulk:
     done = Bulk(0, 0)
-    before: UUID | None = None
+    end = None if within_s is None else monotonic() + within_s
     while limit is None or done.changed + done.skipped < limit:
         size = BULK_BATCH if limit is None else min(BULK_BATCH, limit - done.changed - done.skipped)
-        ids, before = await search.find(conn, filter, before=before, limit=size)
+        async with conn.transaction():
+            await jobs_change.look_briefly(conn)
+            ids, before = await search.find(conn, filter, before=before, limit=size)
         changed = sum(state in from_states for state in (await _change_batch(conn, ids, change)).values())
-        done = Bulk(done.changed + changed, done.skipped + len(ids) - changed)
+        done = Bulk(done.changed + changed, done.skipped + len(ids) - changed, before)
         if progress is not None:
             progress(done)
-        if before is None:
+        if before is None or (end is not None and monotonic() > end):
             break
     return done
 

@@ -34,6 +34,7 @@ class Change:
     task: str
     kind: str  # new, changed, returned, gone; kept: gone from this code, but a live worker has it
     fields: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    system: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ def _sync(
 
 
 async def _carry_out(conn: AsyncConn, steps: Steps[Result]) -> Result:
-    return await carry_out_async(AsyncPsycopgCarrier(conn), atomically(steps, autocommits=True))
+    carrier = AsyncPsycopgCarrier(conn)
+    return await carry_out_async(carrier, atomically(steps, autocommits=carrier.autocommits))
 
 
 def _read_force(specs: list[TaskSpec], force: bool | Collection[str]) -> set[str]:
@@ -150,12 +152,12 @@ async def _gone(conn: AsyncConn, specs: Iterable[TaskSpec], app: str) -> list[Ch
 def _compare(spec: TaskSpec, record: TaskRecord | None, app: str) -> Change | None:
     definition = define(spec)
     if record is None:
-        return Change(spec.name, "new")
+        return Change(spec.name, "new", system=spec.system)
     if task_sync.is_current(record, hash_definition(definition), app):
         return None
     before = record.definition or {}
     fields = {name: (before.get(name), value) for name, value in definition.items() if before.get(name) != value}
-    return Change(spec.name, "returned" if record.deleted_from_code else "changed", fields)
+    return Change(spec.name, "returned" if record.deleted_from_code else "changed", fields, spec.system)
 
 
 def _default_payload(spec: TaskSpec, record: TaskRecord | None) -> dict[str, Any]:

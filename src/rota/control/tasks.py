@@ -158,7 +158,8 @@ async def _set_enabled(conn: AsyncConn, name: str, enabled: bool, by: str | None
 
 
 async def _changed(conn: AsyncConn, name: str, steps: Steps[bool]) -> TaskView:
-    if not await carry_out_async(AsyncPsycopgCarrier(conn), atomically(steps, autocommits=True)):
+    carrier = AsyncPsycopgCarrier(conn)
+    if not await carry_out_async(carrier, atomically(steps, autocommits=carrier.autocommits)):
         raise await _unknown(conn, name)
     return await get_task(conn, name)
 

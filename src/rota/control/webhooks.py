@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from rota.config import Settings
 from rota.control.alerts import check_kind
 from rota.control.sending import Answer, post
 from rota.db.connection import AsyncConn
 from rota.errors import DeliveryFailed, NotFound, UsageError
+from rota.model.http_call import read_url
 from rota.model.redact import redact_text
 from rota.model.sanitize import clean_text
+from rota.model.secret import conceal, reveal
+from rota.outbound.signature import new_secret, sign
 from rota.store import webhooks as store
 from rota.store.webhooks import DeliveryRecord, Message, WebhookRecord
 
 MAX_URL_BYTES = 2000
 MAX_LIMIT = 1000
-SECRET_PREFIX = "rwh_"
 
 Connect = Callable[[], Awaitable[AsyncConn]]
 
 
-class Added(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Added:
     """A new webhook with its secret, which is shown this once."""
 
     id: int
@@ -36,17 +36,26 @@ class Added(NamedTuple):
 
 
 async def add(conn: AsyncConn, url: str, *, kinds: Sequence[str] = ()) -> Added:
-    """Makes a webhook for alerts of some kinds, or of all."""
-    check_url(url)
+    """Makes a webhook for alerts of some kinds, or of all. Its secret is stored encrypted if there is a secrets.key."""
+    url = check_url(url)
     for kind in kinds:
         check_kind(kind)
-    secret = SECRET_PREFIX + secrets.token_urlsafe(32)
-    return Added(await store.add(conn, url=url, secret=secret, kinds=list(dict.fromkeys(kinds))), secret)
+    secret = new_secret()
+    return Added(await store.add(conn, url=url, secret=conceal(secret), kinds=list(dict.fromkeys(kinds))), secret)
 
 
 async def list_webhooks(conn: AsyncConn) -> list[WebhookRecord]:
     """Every webhook. Of its URL the server only: with many services the rest of it is a secret, too."""
     return [replace(webhook, url=shown_url(webhook.url)) for webhook in await store.read_all(conn)]
+
+
+async def get_webhook(conn: AsyncConn, id: int, *, lock: bool = False) -> WebhookRecord:
+    """One webhook, its URL shown as in the list; with `lock` nobody else changes it until the transaction ends."""
+    if lock:
+        await store.lock(conn, id)
+    for webhook in await store.read_all(conn, id):
+        return replace(webhook, url=shown_url(webhook.url))
+    raise _unknown(id)
 
 
 async def set_enabled(conn: AsyncConn, id: int, *, enabled: bool) -> None:
@@ -70,20 +79,22 @@ async def test(conn: AsyncConn, id: int) -> UUID:
     return delivery
 
 
-async def list_deliveries(conn: AsyncConn, *, webhook: int | None = None, limit: int = 50) -> list[DeliveryRecord]:
-    """The newest messages and what became of them."""
+async def list_deliveries(
+    conn: AsyncConn, *, webhook: int | None = None, before: UUID | None = None, limit: int = 50
+) -> list[DeliveryRecord]:
+    """The newest messages and what became of them, or those older than `before`."""
     if not 1 <= limit <= MAX_LIMIT:
         raise UsageError(f"limit={limit!r} is out of range: from 1 to {MAX_LIMIT}")
-    return await store.deliveries(conn, webhook=webhook, limit=limit)
+    return await store.deliveries(conn, webhook=webhook, before=before, limit=limit)
 
 
-async def deliver(connect: Connect, delivery: UUID, *, is_last: bool) -> str:
+async def deliver(connect: Connect, delivery: UUID, settings: Settings, *, is_last: bool) -> str:
     """Brings a message to its webhook and writes down what became of it. No connection is held while the other side thinks."""
     async with await connect() as conn:
         message = await store.to_deliver(conn, delivery)
     if message is None:
         return "nothing to deliver"
-    answer = await post(message.url, message.body.encode(), headers_of(message))
+    answer = await post(message.url, message.body.encode(), headers_of(message), settings)
     error = None if answer.accepted else clean_text(redact_text(_why(answer)), 500)
     state = "delivered" if answer.accepted else "failed" if is_last else "pending"
     async with await connect() as conn:
@@ -95,36 +106,17 @@ async def deliver(connect: Connect, delivery: UUID, *, is_last: bool) -> str:
 
 def headers_of(message: Message) -> dict[str, str]:
     """What tells the other side that a message is ours, and whether it has had it before."""
-    return {
-        "Content-Type": "application/json",
-        "User-Agent": "rota",
-        "Rota-Delivery": str(message.id),
-        "Rota-Signature": sign(message.secret, message.at, message.body.encode()),
-    }
+    signed = sign([reveal(message.secret)], str(message.id), message.at, message.body.encode())
+    return {"Content-Type": "application/json", **signed}
 
 
-def sign(secret: str, at: int, body: bytes) -> str:
-    """`t=…,v1=…`: the time, and the HMAC-SHA256 of time, dot and body by the webhook's secret."""
-    digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
-    return f"t={at},v1={digest}"
-
-
-def check_url(url: str) -> None:
-    """Refuses what cannot be posted to, and URLs with a password in them, which would be seen by everybody."""
-    advice = "write it as https://host/path"
-    if not isinstance(url, str) or not url.isascii() or any(ord(each) <= 32 or ord(each) == 127 for each in url):
-        raise UsageError(f"url is not allowed: spaces and characters beyond ASCII must be percent-encoded; {advice}")
-    if len(url) > MAX_URL_BYTES:
-        raise UsageError(f"url is {len(url)} bytes long: at most {MAX_URL_BYTES}")
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise UsageError(f"url is not allowed: {error}; {advice}") from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise UsageError(f"url={redact_text(url)!r} is not one of a web server: {advice}")
-    if "@" in parts.netloc:
-        raise UsageError(f"url has a user or password in it, which everybody would see: sign in by the signature instead; {advice}")
+def check_url(url: str) -> str:
+    """A URL that can be posted to, as it is stored; with a password in it, it would be seen by everybody, and is refused."""
+    target = read_url(url)
+    whole = f"{target.url}?{target.query}" if target.query else target.url
+    if len(whole) > MAX_URL_BYTES:
+        raise UsageError(f"url is {len(whole)} bytes long: at most {MAX_URL_BYTES}")
+    return whole
 
 
 def shown_url(url: str) -> str:

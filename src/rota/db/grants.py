@@ -32,6 +32,7 @@ _OPERATED = {
     "limit_look": "INSERT, UPDATE, DELETE",
     "limit_use": "INSERT, UPDATE, DELETE",
     "alert": "UPDATE",
+    "audit": "INSERT",  # and never anything else: who may change jobs may not change what is known of that
 }
 _OPERATORS_FUNCTIONS = ("cancel_job", "retry_job", "edit_job")
 

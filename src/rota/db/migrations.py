@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from rota.db.connection import AsyncConn
 from rota.errors import DatabaseError, MigrationError
 
 OLDEST_POSTGRES = 14
@@ -103,6 +104,16 @@ def require_current(states: list[Status]) -> None:
             f"the database lacks {len(missing)} of Rota's migrations (the first is {missing[0].number:04} {missing[0].name}): "
             "run `rota migrate up`"
         )
+
+
+async def lacking(conn: AsyncConn) -> list[Migration]:
+    """The migrations of this version that a database has not."""
+    try:
+        rows = await (await conn.execute("SELECT number FROM rota.migration")).fetchall()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        rows = []
+    applied = {number for (number,) in rows}
+    return [migration for migration in available() if migration.number not in applied]
 
 
 def _step_up(conn: psycopg.Connection[Any], migration: Migration) -> bool:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -15,13 +16,22 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from rota.config import DatabaseSettings
-from rota.db.connection import SOCKET
+from rota.db.connection import SOCKET, answer_within
 from rota.errors import DatabaseError
 
 # How long a connection goes from hand to hand before the pool looks at its health and age again. Looking each time would
 # double the round trips of an enqueue.
 _TRUSTED_S = 1.0
 _ASK_S = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Haste:
+    """For callers behind whom somebody waits, who had better be told to come back: how long each thing may take."""
+
+    wait_s: float  # for a free connection
+    statement_timeout_ms: int  # in the database; behind a transaction pooler that is for its operator to say
+    answer_s: float  # for an answer to one statement: a database may have gone without a word
 
 
 class Connections(Protocol):
@@ -46,6 +56,14 @@ class _Conn(psycopg.Connection[tuple[Any, ...]]):
 
 class _AsyncConn(psycopg.AsyncConnection[tuple[Any, ...]]):
     looked_at = 0.0
+    answer_s: float | None = None
+
+    async def wait(self, *args: Any, **options: Any) -> Any:
+        """Waits for an answer; not for ever, if somebody is in haste."""
+        if self.answer_s is None:
+            return await super().wait(*args, **options)
+        with answer_within(self, self.answer_s):
+            return await super().wait(*args, **options)
 
 
 class _Pool(ConnectionPool[_Conn]):
@@ -104,9 +122,20 @@ class _Errands:
 class _AsyncPool(AsyncConnectionPool[_AsyncConn]):
     """The same for an event loop."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, answer_s: float | None = None, **options: Any) -> None:
         self._at_hand: list[_AsyncConn] = []
-        super().__init__(connection_class=_AsyncConn, check=self.check_connection, open=False, **options)
+        self._answer_s = answer_s
+        configure = None if answer_s is None else self._hasten
+        super().__init__(connection_class=_AsyncConn, check=self._look_at, configure=configure, open=False, **options)
+
+    async def _look_at(self, conn: _AsyncConn) -> None:
+        """Sees whether a connection works, unless that is known already: each look is a question to the server."""
+        if time.monotonic() - conn.looked_at >= _TRUSTED_S:
+            await self.check_connection(conn)
+            conn.looked_at = time.monotonic()
+
+    async def _hasten(self, conn: _AsyncConn) -> None:
+        conn.answer_s = self._answer_s
 
     @classmethod
     async def worker(cls, q: Any) -> None:
@@ -122,9 +151,7 @@ class _AsyncPool(AsyncConnectionPool[_AsyncConn]):
             await self.putconn(conn)
         if self.closed:  # still, while a neighbour opens it: opening twice is harmless
             await self.open()
-        conn = await self.getconn()
-        conn.looked_at = time.monotonic()
-        return conn
+        return await self.getconn()
 
     async def give_back(self, conn: _AsyncConn) -> None:
         """Keeps a connection after good use."""
@@ -143,8 +170,16 @@ class _AsyncPool(AsyncConnectionPool[_AsyncConn]):
 class Pools:
     """A pool for threads and one for each event loop, opened when first used. Connections commit each statement."""
 
-    def __init__(self, database: DatabaseSettings) -> None:
+    def __init__(
+        self,
+        database: DatabaseSettings,
+        *,
+        name: str = "enqueue",
+        haste: Haste | None = None,
+    ) -> None:
         self._database = database
+        self._name = name
+        self._haste = haste
         self._start_anew()
         _pools.add(self)
 
@@ -164,7 +199,9 @@ class Pools:
             raise self._explain() from error
         try:
             yield conn
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                conn.close()  # the server has become a standby: the next connection finds the one that took over
             pool.putconn(conn)  # which puts it right, or replaces it
             raise
         pool.give_back(conn)
@@ -175,14 +212,21 @@ class Pools:
         loop = asyncio.get_running_loop()
         pool = self._async_pools.get(loop)
         if pool is None:
-            pool = self._async_pools[loop] = _AsyncPool(**self._options())
+            answer_s = None if self._haste is None else self._haste.answer_s
+            pool = self._async_pools[loop] = _AsyncPool(answer_s, **self._options())
         try:
             conn = await pool.take()
         except PoolTimeout as error:
+            if self._haste is not None:  # as is who asked: finding out why takes seconds more
+                raise DatabaseError(
+                    f"no connection to PostgreSQL was free, or could be made, for {self._haste.wait_s:g} s"
+                ) from error
             raise await asyncio.to_thread(self._explain) from error
         try:
             yield conn
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                await conn.close()
             await pool.putconn(conn)
             raise
         await pool.give_back(conn)
@@ -213,20 +257,24 @@ class Pools:
         )
 
     def _options(self) -> dict[str, Any]:
-        database = self._database
+        database, haste = self._database, self._haste
+        limits = {}
+        if haste is not None and not database.pooled:  # a transaction pooler refuses settings of a session
+            limits = {"options": f"-c statement_timeout={haste.statement_timeout_ms}"}
         return {
             "conninfo": database.dsn,
             "kwargs": {
                 **SOCKET,
+                **limits,
                 "autocommit": True,
-                "application_name": "rota enqueue",
+                "application_name": f"rota {self._name}",
                 "connect_timeout": round(database.connect_timeout_s),
                 # Behind a transaction pooler the next transaction has another session, without what was prepared.
                 "prepare_threshold": None if database.pooled else 1,
             },
             "min_size": database.pool_min,
             "max_size": database.pool_max,
-            "timeout": database.connect_timeout_s,
+            "timeout": database.connect_timeout_s if haste is None else haste.wait_s,
             "max_lifetime": database.max_lifetime_s,
             "max_idle": database.max_idle_s,
             "name": "rota",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from time import monotonic
+from types import MappingProxyType
 
 from rota.engine.completer import Completer
 from rota.engine.holdings import Holdings
@@ -24,7 +26,12 @@ POLL_BUSY_S = 0.005  # how often to look while jobs keep coming
 BUSY_FOR_S = 0.25  # no job for this long: ask to be woken instead
 BUSY_CLAIMS = 12  # this many claims with work in that time: stop asking to be woken
 FIRST_LOOK_S = 0.02  # after falling asleep, doubled at each further look
+LOOK_ASIDE_S = 0.05  # how soon a worker whose own slots are busy looks for jobs that have slots beside them, doubled each time
+LOOK_ASIDE_AT_LEAST_EVERY_S = 0.25
+PACE_ASIDE_S = 0.005  # further slots become free one by one: a moment later there are some to be filled by one claim
 LOOK_FOR_HELD_S = 0.05  # how often a busy worker, which is not woken, looks for jobs that came in held by a limit
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Queue:
@@ -84,6 +91,7 @@ class Claimer:
         self._wants_wake: bool | None = None  # what was said about it
         self._found = deque([0.0], maxlen=BUSY_CLAIMS)  # when the last claims with work were
         self._looks = 0
+        self._looks_aside = 0
         self._woken = False
 
     async def serve(self, session: Session) -> None:
@@ -97,36 +105,51 @@ class Claimer:
             await self._promote(session)
             self._holdings.room.clear()
             want = self._room()
-            if want == 0:
+            aside = self._holdings.room_aside if self._holdings.lanes else {}
+            if want == 0 and not aside:
                 await self._wait_for_room()
-            elif await self.run_once(session, want) < want:
-                await self._rest(session)
-            else:
+            elif await self.run_once(session, want, aside):
                 await self._stay_awake(session)
+                if aside and self._holdings.idle_slots:
+                    await asyncio.sleep(PACE_ASIDE_S)
+            elif want == 0:
+                # The worker's own slots are busy, but for how long?
+                await self._wait_for_room(min(LOOK_ASIDE_S * 2.0**self._looks_aside, LOOK_ASIDE_AT_LEAST_EVERY_S))
+                self._looks_aside = min(self._looks_aside + 1, 20)
+            else:
+                await self._rest(session)
 
-    async def run_once(self, session: Session, want: int) -> int:
-        """Claims up to `want` jobs; says how many were found."""
+    async def run_once(self, session: Session, want: int, aside: Mapping[str, int] = NOTHING) -> bool:
+        """Claims up to `want` jobs, and from queues that `aside` names so many more; says whether there may be more still."""
         found = 0
+        is_full = found_any = False
+        beyond = dict(aside)
+        exhausted = set()
         for queue, share in self._shares(want):
-            limit = min(share, want - found)
-            if limit <= 0:
+            further = beyond.pop(queue.name, 0)
+            limit = min(max(min(share, want - found), 0) + further, self._options.claim_batch)
+            if limit <= 0 or queue in exhausted:
                 continue
             self.in_flight = True
             try:
                 runs = await queue.claim(session, limit, self._options.lease_s)
-                found += len(runs)
+                claimed = len(runs)
                 if any(self._limits):
                     runs = await self._hold_back(session, runs)
-                self._holdings.add(runs)
+                found += claimed - self._holdings.add(runs)
             finally:
                 self.in_flight = False
+            if claimed < limit:
+                exhausted.add(queue)
+            is_full = is_full or (further > 0 and claimed == limit)
+            found_any = found_any or claimed > 0
             if runs:
                 self._events.emit(RunsClaimed(queue.name, runs))
                 await asyncio.sleep(0)  # they start now, not when the next statement is on its way
-        if found:
+        if found_any:
             self._found.append(monotonic())
-            self._looks = 0
-        return found
+            self._looks = self._looks_aside = 0
+        return is_full or (found >= want and want > 0)
 
     async def _hold_back(self, session: Session, runs: list[Run]) -> list[Run]:
         """Puts back jobs that were enqueued before their task or queue had its limit: they wait for a place like the others."""
@@ -163,10 +186,10 @@ class Claimer:
             return 0
         return max(min(holdings.idle_slots + ahead - len(holdings.unstarted), options.claim_batch), 0)
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_room(self, at_most_s: float = math.inf) -> None:
         # With a limit, because delayed jobs become due for other workers too while this one is full.
         try:
-            async with asyncio.timeout(max(self._promote_at - monotonic(), 0.001)):
+            async with asyncio.timeout(max(min(self._promote_at - monotonic(), at_most_s), 0.001)):
                 await self._holdings.room.wait()
         except TimeoutError:
             pass

@@ -65,7 +65,7 @@ class Completer:
             await self._news.wait()
         # While quick jobs follow each other, a moment's patience makes one commit of many.
         patience = monotonic() + PATIENCE_S
-        while len(self.pending) < BATCH and self._holdings.unstarted and monotonic() < patience:
+        while len(self.pending) < BATCH and self._holdings.has_more and monotonic() < patience:
             await asyncio.sleep(0.001)
         batch, self.pending = self.pending[:BATCH], self.pending[BATCH:]
         return batch

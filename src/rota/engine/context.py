@@ -127,6 +127,15 @@ class Context:
         """
         return JobTransaction(self, self._run, self._desk)
 
+    def connection(self) -> HandlerConnection:
+        """A connection to the database for the length of a block, from a pool that the worker's handlers share.
+
+        `async with ctx.connection() as conn:` in async handlers, `with` in synchronous ones. What the handler has not committed by
+        then is committed when the block ends, and rolled back when an error ends it. It says nothing of the job, as `transaction`
+        does: it is for work in several transactions, which must be safe to do again.
+        """
+        return HandlerConnection(self._desk)
+
     def assert_held(self, conn: Any) -> Awaitable[None]:
         """Raises LeaseLost unless this worker still holds the job, and keeps it so until the transaction on `conn` ends.
 
@@ -149,15 +158,13 @@ class _Done:
         yield
 
 
-class JobTransaction(
+class HandlerConnection(
     AbstractAsyncContextManager["AsyncConnection[tuple[Any, ...]]"],
     AbstractContextManager["Connection[tuple[Any, ...]]"],
 ):
-    """The block of `Context.transaction`."""
+    """The block of `Context.connection`."""
 
-    def __init__(self, context: Context, run: Run, desk: Desk) -> None:
-        self._context = context
-        self._run = run
+    def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._async_block: AbstractAsyncContextManager[AsyncConnection[tuple[Any, ...]]] | None = None
         self._block: AbstractContextManager[Connection[tuple[Any, ...]]] | None = None
@@ -172,17 +179,7 @@ class JobTransaction(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         assert self._async_block is not None
-        if error is not None:
-            return await self._async_block.__aexit__(kind, error, trace)
-        ending = self._ending()
-        try:
-            await carry_out_async(AsyncPsycopgCarrier(self._conn), self._complete(ending))
-        except BaseException as problem:
-            await self._async_block.__aexit__(type(problem), problem, problem.__traceback__)
-            raise
-        await self._async_block.__aexit__(None, None, None)
-        self._settle(ending)
-        return None
+        return await self._async_block.__aexit__(kind, error, trace)
 
     def __enter__(self) -> Connection[tuple[Any, ...]]:
         self._block = self._desk.pool().connection()
@@ -191,15 +188,42 @@ class JobTransaction(
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
         assert self._block is not None
+        return self._block.__exit__(kind, error, trace)
+
+
+class JobTransaction(HandlerConnection):
+    """The block of `Context.transaction`."""
+
+    def __init__(self, context: Context, run: Run, desk: Desk) -> None:
+        super().__init__(desk)
+        self._context = context
+        self._run = run
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
         if error is not None:
-            return self._block.__exit__(kind, error, trace)
+            return await super().__aexit__(kind, error, trace)
+        ending = self._ending()
+        try:
+            await carry_out_async(AsyncPsycopgCarrier(self._conn), self._complete(ending))
+        except BaseException as problem:
+            await super().__aexit__(type(problem), problem, problem.__traceback__)
+            raise
+        await super().__aexit__(None, None, None)
+        self._settle(ending)
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+        if error is not None:
+            return super().__exit__(kind, error, trace)
         ending = self._ending()
         try:
             carry_out(PsycopgCarrier(self._conn), self._complete(ending))
         except BaseException as problem:
-            self._block.__exit__(type(problem), problem, problem.__traceback__)
+            super().__exit__(type(problem), problem, problem.__traceback__)
             raise
-        self._block.__exit__(None, None, None)
+        super().__exit__(None, None, None)
         self._settle(ending)
         return None
 

@@ -190,6 +190,8 @@ class Executor:
             own = run.details and run.details["retry"]
             policy = Retry.from_json(own) if own else spec.retry if spec else Retry()
             run.delay_s = policy.delay(max(run.charged, 1), self._random).total_seconds()
+            if (asked_s := run.error.get("retry_after_s")) is not None:  # by the server that a call was made to
+                run.delay_s = max(float(asked_s), run.delay_s)
         self._events.emit(RunRaised(run, error))
 
     async def _refuse_unknown(self, run: Run) -> None:
@@ -210,6 +212,11 @@ class Executor:
             return await self._desk.other_worker_knows(run)
         except (psycopg.Error, PoolTimeout):
             return True  # that nobody can be asked now is not the job's fault: look again in a moment
+
+    def settle_unstarted(self, run: Run) -> None:
+        """Ends a run that was told to stop before its handler had begun."""
+        run.started = monotonic()
+        self._settle_interrupted(run, self._tasks.get(run.task), finished=False)
 
     def interrupt(self, slot: Slot, reason: str) -> None:
         """Tells a slot's handler to stop, and the world that it was told."""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 
+from rota.engine.lanes import Lane
 from rota.model.run import Run
+
+MANY = 8  # jobs in the further slots of a task
 
 
 class Holdings:
     """The meeting point of the claimer, which adds, and the slots, which take."""
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: Mapping[str, Lane] | None = None) -> None:
+        self.lanes = lanes or {}  # by task
         self.held: dict[str, Run] = {}  # every claimed job until its end is recorded, by id: what the heartbeat renews
         self.unstarted: deque[Run] = deque()
         self.low_water = 0  # with no more than this left unstarted there is room for a claim
@@ -24,17 +28,38 @@ class Holdings:
     def idle_slots(self) -> int:
         return len(self._sleepers)
 
-    def add(self, runs: Sequence[Run]) -> None:
-        """Takes in claimed jobs and wakes as many slots as have something to do now."""
+    def add(self, runs: Sequence[Run]) -> int:
+        """Takes in claimed jobs and wakes as many slots as have something to do now; how many go beside the worker's own slots."""
         now = monotonic()
         for run in runs:
             run.arrived = now
             self.held[run.id] = run
-        self.unstarted.extend(runs)
-        for _ in range(min(len(runs), len(self._sleepers))):
+        waiting = [run for run in runs if not self.give_aside(run)] if self.lanes else runs
+        self.unstarted.extend(waiting)
+        for _ in range(min(len(waiting), len(self._sleepers))):
             sleeper = self._sleepers.popleft()
             if not sleeper.done():
                 sleeper.set_result(None)
+        return len(runs) - len(waiting)
+
+    def give_aside(self, run: Run) -> bool:
+        """Starts a job in one of its task's further slots; says whether one was free."""
+        lane = self.lanes.get(run.task)
+        return lane is not None and lane.give(run)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether other jobs will end in a moment: those that wait to be started, or a good many in further slots."""
+        return bool(self.unstarted) or any(lane.busy >= MANY for lane in self.lanes.values())
+
+    @property
+    def room_aside(self) -> dict[str, int]:
+        """How many jobs could start in further slots, by the queue that they come from; those without any are left out."""
+        room: dict[str, int] = {}
+        for lane in self.lanes.values():
+            if lane.free and lane.queue is not None:
+                room[lane.queue] = room.get(lane.queue, 0) + lane.free
+        return room
 
     def take(self) -> Run | None:
         """The next job to start, if there is one."""

@@ -8,6 +8,7 @@ from time import monotonic
 from rota.engine.completer import Completer
 from rota.engine.executor import Executor, Slot
 from rota.engine.holdings import Holdings
+from rota.engine.lanes import Lane
 from rota.events import Events, ThreadStuck
 from rota.model.run import Run
 
@@ -20,7 +21,9 @@ class Slots:
     """N slots, each running one job at a time; their jobs' timeouts are checked together, on a coarse tick."""
 
     def __init__(self, count: int, holdings: Holdings, executor: Executor, completer: Completer, events: Events) -> None:
-        self.all = [Slot() for _ in range(count)]
+        self._main = [Slot() for _ in range(count)]
+        self._lanes = list(holdings.lanes.values())
+        self.all = [*self._main, *(slot for lane in self._lanes for slot in lane.slots)]
         self.average_s: float | None = None  # how long a job takes
         self._holdings = holdings
         self._executor = executor
@@ -30,9 +33,11 @@ class Slots:
 
     def start(self) -> list[asyncio.Task[None]]:
         """Starts the slots' coroutines."""
+        work = [(slot, self._work(slot)) for slot in self._main]
+        work += [(slot, self._work_aside(slot, lane)) for lane in self._lanes for slot in lane.slots]
         tasks = []
-        for number, slot in enumerate(self.all):
-            slot.task = asyncio.create_task(self._work(slot), name=f"rota-slot-{number}")
+        for number, (slot, coroutine) in enumerate(work):
+            slot.task = asyncio.create_task(coroutine, name=f"rota-slot-{number}")
             tasks.append(slot.task)
         return tasks
 
@@ -46,7 +51,7 @@ class Slots:
         if self.average_s is None:
             return None
         now = monotonic()
-        return max(self.average_s, min(0.0 if slot.run is None else now - slot.run.started for slot in self.all))
+        return max(self.average_s, min(0.0 if slot.run is None else now - slot.run.started for slot in self._main))
 
     async def _work(self, slot: Slot) -> None:
         holdings, execute, completer = self._holdings, self._executor.execute, self._completer
@@ -55,6 +60,8 @@ class Slots:
             run = holdings.take()
             if run is None:
                 await holdings.sleep()
+                continue
+            if holdings.lanes and holdings.give_aside(run):
                 continue
             slot.run = run
             await execute(slot, run)
@@ -66,6 +73,24 @@ class Slots:
             elif run.started - yielded > YIELD_S:
                 await asyncio.sleep(0)
                 yielded = monotonic()
+
+    async def _work_aside(self, slot: Slot, lane: Lane) -> None:
+        while not self._closed:
+            try:
+                await lane.turn(slot)
+            except asyncio.CancelledError:
+                if slot.run is None or slot.closing or slot.task is None:
+                    raise
+                # It was told to stop after it was given the job and before it had begun.
+                slot.task.uncancel()
+                self._executor.settle_unstarted(slot.run)
+            run = slot.run
+            assert run is not None
+            if run.outcome is None and run.state is None:
+                await self._executor.execute(slot, run)
+            slot.run = None
+            self._completer.add(run)
+            self._holdings.room.set()
 
     async def _wait_for_thread(self, slot: Slot, run: Run) -> None:
         thread, slot.thread = slot.thread, None

@@ -1,4 +1,4 @@
-"""Keeps several worker processes alive, and none of them longer than itself."""
+"""Keeps several processes alive, workers or servers, and none of them longer than itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Lifeline:
         os.close(self._read)
         os.close(self._held)
 
-    async def start(self, command: Sequence[str], output: IO[bytes] | None = None) -> asyncio.subprocess.Process:
+    async def start(
+        self, command: Sequence[str], output: IO[bytes] | None = None, pass_fds: Sequence[int] = ()
+    ) -> asyncio.subprocess.Process:
         """Starts a program that calls `end_with_parent`; its output goes to a file, or where ours goes."""
         return await asyncio.create_subprocess_exec(
             *command,
@@ -45,6 +47,7 @@ class Lifeline:
             stdout=output,
             stderr=output,
             env={**os.environ, VARIABLE: "1"},
+            pass_fds=pass_fds,
             start_new_session=True,  # Ctrl-C in our terminal is for us: a child must be told once, not twice
         )
 
@@ -59,10 +62,12 @@ class Supervisor:
         *,
         kill_after_s: float,
         output: IO[bytes] | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         self._command = command  # of the child with this number, from 0
         self._processes = processes
         self._output = output
+        self._pass_fds = pass_fds
         self._kill_after_s = kill_after_s  # from the first stop
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
@@ -100,7 +105,7 @@ class Supervisor:
         deaths = 0
         while not self._stopping.is_set():
             started = time.monotonic()
-            child = self._children[number] = await lifeline.start(self._command(number), self._output)
+            child = self._children[number] = await lifeline.start(self._command(number), self._output, self._pass_fds)
             if self._stopping.is_set():
                 child.terminate()
             code = await child.wait()
@@ -113,7 +118,7 @@ class Supervisor:
                 return
             deaths = 0 if time.monotonic() - started > SETTLED_AFTER_S else deaths + 1
             wait = min(RESTART_FIRST_S * 2.0**deaths, RESTART_CAP_S) * random.uniform(0.5, 1.0)
-            log.warning("worker process %d %s; it is started again in %.1f s", child.pid, describe_exit(code), wait)
+            log.warning("process %d %s; it is started again in %.1f s", child.pid, describe_exit(code), wait)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), wait)
 
@@ -124,7 +129,7 @@ class Supervisor:
 
     def _kill_late(self) -> None:
         for pid in self.pids:
-            log.error("worker process %d did not stop within %g s and is killed", pid, self._kill_after_s)
+            log.error("process %d did not stop within %g s and is killed", pid, self._kill_after_s)
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:

@@ -36,6 +36,7 @@ SYSTEM_TASKS = {
         priority=FIRST,
         retry=Retry(max_attempts=1),  # the next tick finds what this one has left
         timeout_s=300,
+        system=True,
     ),
 }
 

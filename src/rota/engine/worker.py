@@ -17,6 +17,7 @@ from rota.engine.executor import Executor
 from rota.engine.heartbeat import Heartbeat
 from rota.engine.holdings import Holdings
 from rota.engine.isolate import Quarantine
+from rota.engine.lanes import lanes_of
 from rota.engine.logbook import Logbook
 from rota.engine.options import WorkerOptions
 from rota.engine.postgres import PostgresTransport
@@ -69,7 +70,7 @@ class Worker:
         options = self.options
         events = Events(within=self.events)  # its own: an application's are of all its workers
         loop = asyncio.get_running_loop()
-        holdings = Holdings()
+        holdings = Holdings(lanes_of(self._tasks.values()))
         desk = Desk(self._dsn, self.id, size=options.concurrency, pooled=options.pooled, events=events)
         quarantine = Quarantine(desk, self._dsn, options.logs)
         book = Logbook(self.id, options.logs, events)

@@ -9,10 +9,10 @@ COUNT_CAP = 10_000  # counting on costs more than knowing is worth
 
 @dataclass(frozen=True, slots=True)
 class Capped:
-    """How many there are; with `more`, there are more than that."""
+    """How many there are; with `capped`, there are more than that."""
 
     count: int
-    more: bool = False
+    capped: bool = False
 
     @classmethod
     def at(cls, count: int, cap: int = COUNT_CAP) -> Capped:
@@ -20,9 +20,9 @@ class Capped:
         return cls(min(count, cap), count > cap)
 
     def __str__(self) -> str:
-        if not self.more:
+        if not self.capped:
             return f"{self.count:,}"
         return f"{self.count // 1000}k+" if self.count >= 1000 and self.count % 1000 == 0 else f"{self.count:,}+"
 
     def __bool__(self) -> bool:
-        return self.count > 0 or self.more
+        return self.count > 0 or self.capped

@@ -23,7 +23,8 @@ _DAY = timedelta(days=1)
 _MINUTES = 1440  # of a day: the most times that can be in one
 
 
-class Upcoming(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Upcoming:
     """A time at which a schedule fires, and what the clocks do to it then, if anything."""
 
     at_utc: datetime

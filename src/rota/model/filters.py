@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,7 +14,42 @@ from rota.errors import UsageError
 LIVE_STATES = ("waiting", "queued", "running")
 FINISHED_STATES = ("completed", "failed", "canceled")
 JOB_STATES = (*LIVE_STATES, *FINISHED_STATES)
+MAX_PATH = 20  # names, one in the other
+MAX_VALUE = 500
+MAX_MATCHES = 10
 RUN_STATUSES = ("running", "completed", "failed", "canceled", "snoozed", "released", "lost")
+
+_NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadMatch:
+    """Something that a payload must have at a path: text, a number, true, false or null, all compared as they are written."""
+
+    path: tuple[str, ...]
+    value: str  # with * and ? unless it is `exact`
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.path) <= MAX_PATH or not all(self.path):
+            raise UsageError(f"payload path {'.'.join(self.path)!r} is out of range: from 1 to {MAX_PATH} names")
+        for name in (*self.path, self.value):
+            check_text("payload", name)
+            if len(name) > MAX_VALUE:
+                raise UsageError(f"payload.{'.'.join(self.path)[:40]} is too long: at most {MAX_VALUE} characters")
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the value is a pattern with * and ?."""
+        return not self.exact and ("*" in self.value or "?" in self.value)
+
+    @property
+    def writings(self) -> list[str]:
+        """The ways in which the same value may be written: 42 is 42.0, too."""
+        if self.exact or not _NUMBER.fullmatch(self.value):
+            return [self.value]
+        whole, _, part = self.value.partition(".")
+        return [self.value, whole] if part and not part.strip("0") else [self.value] if part else [self.value, f"{whole}.0"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +63,20 @@ class JobFilter:
     text: str | None = None  # somewhere in the error, small and capital letters alike
     since: datetime | timedelta | None = None  # created then or later; a timedelta counts back from the database's now
     fingerprint: str | None = None  # of the error
+    until: datetime | timedelta | None = None  # created before
+    owner: str | None = None  # the account whose job it is
+    payload: tuple[PayloadMatch, ...] = ()
 
     def __post_init__(self) -> None:
         for state in self.states:
             if state not in JOB_STATES:
                 raise UsageError(f"state={state!r} is not a state of jobs: one of {', '.join(JOB_STATES)}")
-        for name in ("task", "queue", "key", "text", "fingerprint"):
+        for name in ("task", "queue", "key", "text", "fingerprint", "owner"):
             check_text(name, getattr(self, name))
-        _check_moment("since", self.since)
+        if len(self.payload) > MAX_MATCHES:
+            raise UsageError(f"payload has {len(self.payload)} conditions: at most {MAX_MATCHES}")
+        for name in ("since", "until"):
+            _check_moment(name, getattr(self, name))
 
     @property
     def narrows(self) -> bool:

@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import PurePath
 from types import CodeType, FrameType
 
+from rota.errors import CallFailed
+
 LENGTH = 16  # hexadecimal digits
 MAX_FRAMES = 1000  # looked at; more than that is a recursion
 MAX_CHAIN = 5  # explicit causes, and the members of a group
@@ -45,6 +47,9 @@ def _parts(error: BaseException, left: int) -> Iterator[str]:
     # Each place once: a recursion of another depth is the same error.
     for place in dict.fromkeys(_places(error)):
         yield f"  {place}"
+    if isinstance(error, CallFailed):
+        # All are raised at one place: what tells them apart is what became of the call.
+        yield f"{error.call.get('reason')} {error.call.get('status')}"
     if left <= 0:
         return
     if isinstance(error, BaseExceptionGroup):

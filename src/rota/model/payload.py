@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from rota.errors import PayloadError, UsageError, did_you_mean
 from rota.model.roundtrip import difference, has_nul, is_plain, show
-from rota.model.secret import MARK, check_key, find_secrets
+from rota.model.secret import MARK, check_key, needs_key
 from rota.model.signature import Parameter, read_signature
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
@@ -124,7 +124,7 @@ class PayloadSchema:
         return given[name]
 
     def _to_text(self, value: Any) -> str:
-        if self.has_secrets and find_secrets(value):
+        if self.has_secrets and needs_key(value):
             check_key(self.task)
         try:
             raw = self._dump(value, by_alias=True, warnings=False)
@@ -198,7 +198,8 @@ class PayloadSchema:
         elif reason["type"] == "missing":
             message = f"{self.task}: {where} is missing{expected}"
         else:
-            message = f"{self.task}: {where}={show(reason['input'])} does not fit{expected}: {reason['msg']}"
+            given = "" if self.has_secrets else f"={show(reason['input'])}"  # it may be one, or have one inside
+            message = f"{self.task}: {where}{given} does not fit{expected}: {reason['msg']}"
         raise PayloadError(message) from None
 
     def _refuse_depth(self) -> NoReturn:

@@ -53,6 +53,12 @@ _of_run: ContextVar[tuple[str, ...]] = ContextVar("rota_secrets", default=())
 _lock = threading.Lock()
 
 
+class Shown(str):
+    """Text that is shown as it is, with its secrets: a mail that is written to the log because that is where it is sent to."""
+
+    __slots__ = ()
+
+
 def mark_secret(value: str) -> None:
     """Hides `value` wherever it comes up from now on in this process; the oldest of more than 1,000 are forgotten."""
     with _lock:
@@ -175,6 +181,8 @@ class _Redaction:
         kind = type(value)
         if kind is str:
             return HIDDEN if value and names_secret(name) else redact_text(value)
+        if kind is Shown:
+            return str(value)
         if kind is int or kind is float:
             return HIDDEN if isinstance(name, str) and _NEVER_A_NUMBER.search(name) else value
         if isinstance(value, bool | None):

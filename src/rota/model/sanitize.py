@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from rota.errors import HandlerFailed
+from rota.errors import CallFailed, HandlerFailed
 from rota.model.fingerprint import fingerprint
 from rota.model.redact import redact_text
 
@@ -77,7 +77,11 @@ def _describe(error: BaseException, depth: int, share: int = 1) -> dict[str, Any
     }
     if isinstance(kind.__module__, str) and kind.__module__ not in _MODULES_UNSAID:
         described["module"] = clean_text(kind.__module__, MAX_TYPE_CHARS)
-    if error.__traceback__ is not None:
+    if isinstance(error, CallFailed):
+        described["call"] = error.call  # made safe by who made the call
+        if error.retry_after_s is not None:
+            described["retry_after_s"] = error.retry_after_s
+    elif error.__traceback__ is not None:
         # The last lines are where it happened, so a long traceback loses its beginning.
         lines = "".join(traceback.format_tb(error.__traceback__, limit=-50))[-4 * MAX_TRACEBACK_CHARS :]
         room = MAX_TRACEBACK_CHARS // share

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, SecretBytes, SecretStr
 from pydantic.functional_serializers import PlainSerializer
 from pydantic.functional_validators import BeforeValidator
 
+from rota.config import load_settings
 from rota.errors import ConfigError, PayloadError
 
 PREFIX = "rota-secret:1:"
+OPEN_PREFIX = "rota-open:1:"  # of what is not encrypted, since there is no key: encoded, so that nobody reads it by accident
 MARK = "x-rota-secret"  # in the JSON schema of such a field
 
+_NEVER_SECRET = frozenset([str, int, float, bool])
 _keys: tuple[str, ...] = ()  # the first encrypts, all decrypt
 
 
@@ -41,6 +44,21 @@ def check_key(task: str) -> None:
     _cipher(_keys[0])
 
 
+def conceal(value: str) -> str:
+    """A value as it is stored that nobody should come across: encrypted where there is a key, else only encoded."""
+    return encrypt(value) if _keys else OPEN_PREFIX + base64.urlsafe_b64encode(value.encode()).decode()
+
+
+def reveal(text: str) -> str:
+    """What `conceal` was given; text that it has not made is what it is."""
+    if text.startswith(OPEN_PREFIX):
+        try:
+            return base64.b64decode(text.removeprefix(OPEN_PREFIX), b"-_", validate=True).decode()
+        except ValueError:
+            raise ValueError("is not a stored value, although it begins like one") from None
+    return decrypt(text) if text.startswith(PREFIX) else text
+
+
 def encrypt(value: str) -> str:
     """A secret as it is stored. The same one is always stored as the same text, or a job's key would not know its payload again."""
     return PREFIX + base64.urlsafe_b64encode(_cipher(_keys[0]).encrypt(value.encode(), None)).decode()
@@ -52,6 +70,9 @@ def decrypt(text: str) -> str:
         raw = base64.urlsafe_b64decode(text.removeprefix(PREFIX))
     except ValueError:
         raise ValueError("is not a stored secret, although it begins like one") from None
+    if not _keys:
+        # A process in which one handler is tried alone has its module and no application, which would have brought the keys.
+        use_keys(load_settings().secrets.key)
     for key in _keys:
         try:
             plain: bytes = _cipher(key).decrypt(raw, None)
@@ -64,25 +85,38 @@ def decrypt(text: str) -> str:
 
 def find_secrets(value: Any) -> tuple[str, ...]:
     """The secret values inside a payload."""
-    return tuple(_walk(value, 0))
+    found = (each.get_secret_value() for each in _gather(value))
+    return tuple(each if isinstance(each, str) else each.decode("utf-8", "replace") for each in found)
 
 
-def _walk(value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, SecretStr):
-        yield value.get_secret_value()
-    elif isinstance(value, SecretBytes):
-        yield value.get_secret_value().decode("utf-8", "replace")
-    elif depth < 50:
-        if isinstance(value, BaseModel):
-            value = dict(value)
-        if isinstance(value, dict):
-            value = value.values()
-        elif not isinstance(value, list | tuple | set | frozenset):
-            return
+def needs_key(value: Any) -> bool:
+    """Whether a payload has secrets that may not be stored without a key."""
+    return any(not isinstance(each, ConcealedStr) for each in _gather(value))
+
+
+def _gather(value: Any) -> list[SecretStr | SecretBytes]:
+    found: list[SecretStr | SecretBytes] = []
+    _walk(value, 0, found)
+    return found
+
+
+def _walk(value: Any, depth: int, found: list[SecretStr | SecretBytes]) -> None:
+    if isinstance(value, SecretStr | SecretBytes):
+        found.append(value)
+        return
+    if isinstance(value, BaseModel):
+        value = value.__dict__ | (value.__pydantic_extra__ or {})
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple | set | frozenset):
+        return
+    if depth < 50:
         for each in value:
-            yield from _walk(each, depth + 1)
+            if each is not None and type(each) not in _NEVER_SECRET:
+                _walk(each, depth + 1, found)
 
 
+@lru_cache(16)
 def _cipher(key: str) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESSIV
@@ -99,6 +133,18 @@ def _write(value: SecretStr) -> str:
     return encrypt(value.get_secret_value())
 
 
+class ConcealedStr(SecretStr):
+    """A secret that is stored without a key, too."""
+
+
+def _reveal(value: Any) -> Any:
+    return reveal(value) if isinstance(value, str) else value
+
+
+def _conceal(value: SecretStr) -> str:
+    return conceal(value.get_secret_value())
+
+
 def _mark(schema: dict[str, Any]) -> None:
     schema[MARK] = True
 
@@ -110,3 +156,11 @@ Secret = Annotated[
     Field(json_schema_extra=_mark),
 ]
 """The type of a payload field, or of the values of one (`dict[str, Secret]`), that is stored encrypted."""
+
+Concealed = Annotated[
+    ConcealedStr,
+    BeforeValidator(_reveal),
+    PlainSerializer(_conceal, return_type=str, when_used="json"),
+    Field(json_schema_extra=_mark),
+]
+"""The same, for what may be stored where there is no key: encrypted if there is one."""

@@ -53,11 +53,8 @@ class TaskSpec:
     default_payload: str = "{}"  # JSON: of its schedule's jobs, and of who triggers it by hand
     retention_days: int | None = None  # None: as for all tasks
     retention_count: int | None = None
-
-    @property
-    def system(self) -> bool:
-        """Whether it is one of Rota's own: there in every application, and shown to those only who ask for it."""
-        return self.name.startswith(SYSTEM_PREFIX)
+    system: bool = False  # shown to those only who ask for it, as are Rota's own
+    slots: int = 0  # further jobs of it that a worker runs at a time, beside its concurrency
 
     @property
     def limited(self) -> bool:

@@ -15,6 +15,7 @@ from rota.model.task import TaskSpec
 
 MAX_DESCRIPTION = 1000
 MAX_TAGS = 20
+MAX_SLOTS = 10_000
 MAX_RETENTION_DAYS = 36_500
 MAX_RETENTION_COUNT = 100_000_000
 
@@ -30,6 +31,8 @@ class TaskMeta(TypedDict, total=False):
     default_payload: Mapping[str, Any] | None
     retention_days: int | None
     retention_count: int | None
+    system: bool
+    slots: int
     rate: str | None
     concurrency_key: str | None
     key_concurrency: int | None
@@ -45,16 +48,20 @@ def with_meta(
     default_payload: Mapping[str, Any] | None = None,
     retention_days: int | None = None,
     retention_count: int | None = None,
+    system: bool = False,
+    slots: int = 0,
     rate: str | None = None,
     concurrency_key: str | None = None,
     key_concurrency: int | None = None,
     key_rate: str | None = None,
 ) -> TaskSpec:
     """The task with what is said of it here; else the first paragraph of its handler's docstring describes it."""
-    if not isinstance(enabled, bool):
-        raise UsageError(f"enabled={enabled!r} of task {spec.name!r} is not a boolean: give True or False")
+    for name, value in (("enabled", enabled), ("system", system)):
+        if not isinstance(value, bool):
+            raise UsageError(f"{name}={value!r} of task {spec.name!r} is not a boolean: give True or False")
     check_retention("retention_days", retention_days)
     check_retention("retention_count", retention_count)
+    _check_slots(spec, slots)
     return replace(
         spec,
         description=_read_docstring(spec.handler) if description is None else _check_description(spec.name, description),
@@ -63,6 +70,8 @@ def with_meta(
         default_payload="{}" if default_payload is None else _read_payload(spec, default_payload),
         retention_days=retention_days,
         retention_count=retention_count,
+        system=system,
+        slots=slots,
         rate=None if rate is None else parse_rate(rate, name="rate"),
         **_read_key_limits(spec, concurrency_key, key_concurrency, key_rate),
     )
@@ -101,6 +110,13 @@ def check_retention(name: str, value: int | None) -> None:
     most = MAX_RETENTION_DAYS if name == "retention_days" else MAX_RETENTION_COUNT
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
         raise UsageError(f"{name}={value!r} is out of range: from 1 to {most}, or None for what holds for all tasks")
+
+
+def _check_slots(spec: TaskSpec, slots: int) -> None:
+    if isinstance(slots, bool) or not isinstance(slots, int) or not 0 <= slots <= MAX_SLOTS:
+        raise UsageError(f"slots={slots!r} of task {spec.name!r} is out of range: from 0 to {MAX_SLOTS}")
+    if slots and not spec.is_async:
+        raise UsageError(f"slots={slots!r} of task {spec.name!r} is for async handlers only: write it as async def")
 
 
 def _check_description(task: str, description: str) -> str:

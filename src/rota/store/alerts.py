@@ -100,10 +100,14 @@ async def settle(conn: AsyncConn) -> int:
     return (await conn.execute(SQL["alerts_settle"])).rowcount
 
 
-async def read_all(conn: AsyncConn, *, all: bool, kind: str | None, limit: int) -> list[AlertRecord]:
-    """Alerts, those seen last first; unless `all`, only the open ones."""
+async def read_all(
+    conn: AsyncConn, *, all: bool, kind: str | None, before: tuple[datetime, int] | None, limit: int
+) -> list[AlertRecord]:
+    """Alerts, those seen last first; unless `all`, only the open ones. `before` is when the last of a page was seen, and its id."""
+    before_at, before_id = before or (None, None)
+    values = {"all": all, "kind": kind, "before_at": before_at, "before_id": before_id, "limit": limit}
     async with conn.cursor(row_factory=class_row(AlertRecord)) as cursor:
-        await cursor.execute(SQL["alerts_list"], {"all": all, "kind": kind, "limit": limit})
+        await cursor.execute(SQL["alerts_list"], values)
         return await cursor.fetchall()
 
 

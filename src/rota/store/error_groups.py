@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from rota.db import queries
 from rota.db.connection import AsyncConn
 from rota.model.filters import like
-from rota.model.task import SYSTEM_PREFIX
+from rota.store.tasks_read import not_system
 
 SQL = queries.load("error_groups")
 
@@ -58,7 +58,7 @@ async def read(
         match: sql.Composable = sql.SQL("task LIKE %(task)s" if is_pattern else "task = %(task)s")
         task = like(task) if is_pattern else task
     elif fingerprint is None:
-        match = sql.SQL("NOT starts_with(task, {})").format(SYSTEM_PREFIX)
+        match = not_system(sql.Identifier("task"))
     else:
         match = sql.SQL("true")
     match_since = {

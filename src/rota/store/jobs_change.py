@@ -30,6 +30,11 @@ async def wait_briefly(conn: AsyncConn) -> None:
     await conn.execute(SQL["jobs_change_wait_briefly"])
 
 
+async def wait_a_moment(conn: AsyncConn) -> None:
+    """The same, somewhat later: for a change that nobody stands in line behind."""
+    await conn.execute(SQL["jobs_change_wait_a_moment"])
+
+
 async def look_briefly(conn: AsyncConn) -> None:
     """Lets the statements of this transaction go by index, whatever the statistics say, and give up rather than take for ever."""
     await conn.execute(SQL["jobs_change_look_briefly"])
@@ -84,3 +89,15 @@ async def edits(conn: AsyncConn, id: UUID, *, limit: int) -> list[Edit]:
     async with conn.cursor(row_factory=class_row(Edit)) as cursor:
         await cursor.execute(SQL["jobs_change_edits"], {"id": id, "limit": limit})
         return await cursor.fetchall()
+
+
+async def lock(conn: AsyncConn, id: UUID) -> str | None:
+    """The state of a live job, which is then locked; None where it is not live."""
+    row = await (await conn.execute(SQL["jobs_change_lock"], {"id": id})).fetchone()
+    return None if row is None else row[0]
+
+
+async def reschedule(conn: AsyncConn, id: UUID, run_at: datetime) -> None:
+    """Lets a job that is locked and does not run have another time."""
+    await conn.execute(SQL["jobs_change_unhold"], {"id": id})
+    await conn.execute(SQL["jobs_change_reschedule"], {"id": id, "run_at": run_at})

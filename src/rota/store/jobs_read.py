@@ -13,8 +13,9 @@ from psycopg.rows import class_row
 
 from rota.db import queries
 from rota.db.connection import AsyncConn
-from rota.model.filters import FINISHED_STATES, LIVE_STATES, JobFilter, like
-from rota.model.task import SYSTEM_PREFIX
+from rota.model.filters import FINISHED_STATES, LIVE_STATES, JobFilter
+from rota.store import job_conditions as conditions
+from rota.store.tasks_read import not_system
 
 SQL = queries.load("jobs_read")
 
@@ -167,6 +168,15 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True)
+class StateCount:
+    """How many jobs are in a state of the table; `capped`: at least so many."""
+
+    state: str
+    count: int
+    capped: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
     """One bounded step through jobs: how many were looked at, down to which id, and those that match, newest first."""
 
@@ -181,10 +191,16 @@ async def scan_live(conn: AsyncConn, filter: JobFilter, *, before: UUID | None, 
     everything = len(states) == len(LIVE_STATES)
     if "queued" in states:
         states += ["delayed", "held"]
-    scan = [sql.SQL("true") if everything else _one_of("state", states), *_since("id", filter), *_ours(filter)]
+    scan = [
+        sql.SQL("true") if everything else conditions.one_of("state", states),
+        *conditions.times("id", filter),
+        *conditions.ours(filter),
+    ]
+    if filter.owner is not None:
+        scan.append(sql.SQL("owner = %(owner)s"))
     if filter.key is not None:
         scan.append(sql.SQL("id IN (SELECT k.job_id FROM rota.job_key k WHERE k.key = %(key)s)"))
-    match = _matches(filter)
+    match = conditions.matches(filter)
     if filter.fingerprint is not None:
         match.append(sql.SQL("error IS NOT NULL AND rota.fingerprint(task, error) = %(fingerprint)s"))
     return await _scan(conn, "jobs_read_scan_live", filter, scan, match, before, window, limit)
@@ -194,14 +210,20 @@ async def scan_finished(conn: AsyncConn, filter: JobFilter, *, before: UUID | No
     """Looks through at most `window` finished jobs that are older than `before`."""
     states = [state for state in filter.states or FINISHED_STATES if state in FINISHED_STATES]
     everything = len(states) == len(FINISHED_STATES)
-    scan = [sql.SQL("true") if everything else _one_of("outcome", states), *_since("job_id", filter), *_ours(filter)]
+    scan = [
+        sql.SQL("true") if everything else conditions.one_of("outcome", states),
+        *conditions.times("job_id", filter),
+        *conditions.ours(filter),
+    ]
+    if filter.owner is not None:
+        scan.append(sql.SQL("owner = %(owner)s"))
     if filter.key is not None:
         scan.append(sql.SQL("key = %(key)s"))
     if filter.fingerprint is not None:
         scan.append(sql.SQL("fingerprint = %(fingerprint)s"))
-    if filter.key is None and filter.fingerprint is None and filter.exact_task is not None and "completed" not in states:
-        scan.append(sql.SQL("task = %(task)s"))  # there is an index for it
-    return await _scan(conn, "jobs_read_scan_finished", filter, scan, _matches(filter), before, window, limit)
+    if filter.exact_task is not None and filter.key is filter.fingerprint is filter.owner is None:
+        scan.append(sql.SQL("task = %(task)s"))  # there is an index for it: of all runs, and of those that did not complete
+    return await _scan(conn, "jobs_read_scan_finished", filter, scan, conditions.matches(filter), before, window, limit)
 
 
 async def summaries(conn: AsyncConn, ids: list[UUID]) -> list[JobSummary]:
@@ -275,6 +297,13 @@ async def running(conn: AsyncConn, *, workers: list[UUID], limit: int) -> list[R
         return await cursor.fetchall()
 
 
+async def stats(conn: AsyncConn, *, cap: int, walk: int) -> list[StateCount]:
+    """How many jobs are in each state, as far as that can be known cheaply; Rota's own are left out."""
+    statement = sql.SQL(SQL["jobs_read_stats"]).format(ours=not_system(sql.Identifier("task")))
+    rows = await (await conn.execute(statement, {"cap": cap, "walk": walk})).fetchall()
+    return [StateCount(*row) for row in rows]
+
+
 async def _scan(
     conn: AsyncConn,
     block: str,
@@ -286,49 +315,14 @@ async def _scan(
     limit: int,
 ) -> Scan:
     every = sql.SQL(" AND ")
-    statement = sql.SQL(SQL[block]).format(scan=every.join(scan), match=every.join(match or [sql.SQL("true")]))
-    parameters = {
-        "before": before or NEWEST,
-        "window": window if match else min(window, limit),
-        "limit": limit,
-        "since": filter.since,
-        "key": filter.key,
-        "task": filter.exact_task or like(filter.task or ""),
-        "queue": filter.queue,
-        "text": filter.text,
-        "fingerprint": filter.fingerprint,
-    }
+    statement = sql.SQL(SQL[block]).format(
+        scan=every.join(scan),
+        match=every.join(match or [sql.SQL("true")]),
+        # Said of each row while it is looked at, so that no payload is carried along.
+        payload=every.join(conditions.payload_matches(filter)),
+    )
+    window = window if match else min(window, limit)
+    parameters = {**conditions.parameters(filter), "before": before or NEWEST, "window": window, "limit": limit}
     row = await (await conn.execute(statement, parameters)).fetchone()
     assert row is not None
     return Scan(*row)
-
-
-def _one_of(column: str, values: list[str]) -> sql.Composable:
-    # Literals and not parameters: only they let the planner see that a partial index will do.
-    return sql.SQL("{} IN ({})").format(sql.Identifier(column), sql.SQL(", ").join(map(sql.Literal, values)))
-
-
-def _since(id_column: str, filter: JobFilter) -> list[sql.Composable]:
-    if filter.since is None:
-        return []
-    at = sql.SQL("rota.now() - %(since)s" if isinstance(filter.since, timedelta) else "%(since)s::timestamptz")
-    # Ids carry their maker's clock, which may be off: they only bound the walk.
-    floor = sql.SQL("{} >= rota.uuid7_floor(greatest({}, '1971-01-01') - interval '1 day')")
-    return [sql.SQL("created_at >= {}").format(at), floor.format(sql.Identifier(id_column), at)]
-
-
-def _ours(filter: JobFilter) -> list[sql.Composable]:
-    """Leaves Rota's own jobs out, unless a task or an error is asked for."""
-    asked_for = filter.task is not None or filter.fingerprint is not None
-    return [] if asked_for else [sql.SQL("NOT starts_with(task, {})").format(SYSTEM_PREFIX)]
-
-
-def _matches(filter: JobFilter) -> list[sql.Composable]:
-    conditions: list[sql.Composable] = []
-    if filter.task is not None:
-        conditions.append(sql.SQL("task = %(task)s" if filter.exact_task else "task LIKE %(task)s"))
-    if filter.queue is not None:
-        conditions.append(sql.SQL("queue = %(queue)s"))
-    if filter.text is not None:
-        conditions.append(sql.SQL("position(lower(%(text)s) IN lower(concat(error ->> 'type', ': ', error ->> 'message'))) > 0"))
-    return conditions

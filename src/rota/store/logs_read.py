@@ -96,6 +96,14 @@ async def last_of_run(conn: AsyncConn, filter: LogFilter, *, before: tuple[int, 
     return await _lines(conn, "logs_read_run_last", filter, values)
 
 
+async def now(conn: AsyncConn) -> datetime:
+    """The database's time."""
+    row = await (await conn.execute(SQL["logs_read_now"])).fetchone()
+    assert row is not None
+    time: datetime = row[0]
+    return time
+
+
 async def days(conn: AsyncConn) -> list[datetime]:
     """When the days begin that have a partition of their own, the newest first."""
     row = await (await conn.execute(SQL["logs_read_days"])).fetchone()

@@ -15,7 +15,7 @@ from rota.model.capped import COUNT_CAP
 
 SQL = queries.load("queues")
 
-WALK = 10 * COUNT_CAP
+WALK = 10  # times the cap, through those that have no index by queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,29 @@ class QueueRow:
     running_capped: bool
 
 
-async def read_all(conn: AsyncConn) -> list[QueueRow]:
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """What operators can set of a queue."""
+
+    name: str
+    paused_at: datetime | None
+    pause_reason: str | None
+    max_concurrency: int | None
+    rate: str | None
+    overridden: bool
+
+
+async def get_for_change(conn: AsyncConn, name: str) -> QueueSettings | None:
+    """What is set of a queue, locked; None if there is no such queue."""
+    async with conn.cursor(row_factory=class_row(QueueSettings)) as cursor:
+        await cursor.execute(SQL["queues_get_for_change"], {"name": name})
+        return await cursor.fetchone()
+
+
+async def read_all(conn: AsyncConn, *, cap: int = COUNT_CAP) -> list[QueueRow]:
     """Every queue, by name."""
     async with conn.cursor(row_factory=class_row(QueueRow)) as cursor:
-        await cursor.execute(SQL["queues_read_all"], {"cap": COUNT_CAP, "walk": WALK})
+        await cursor.execute(SQL["queues_read_all"], {"cap": cap, "walk": WALK * cap})
         return await cursor.fetchall()
 
 

@@ -13,7 +13,7 @@ from psycopg.rows import class_row
 from rota.db import queries
 from rota.db.connection import AsyncConn
 from rota.model.filters import RunFilter, like
-from rota.model.task import SYSTEM_PREFIX
+from rota.store.tasks_read import not_system
 
 SQL = queries.load("runs_read")
 
@@ -232,7 +232,7 @@ def _task(filter: RunFilter) -> sql.Composable:
 
 def _ours(filter: RunFilter) -> list[sql.Composable]:
     """Leaves Rota's own runs out, unless something is asked for that they may be."""
-    return [] if filter.includes_system else [sql.SQL("NOT starts_with(task, {})").format(SYSTEM_PREFIX)]
+    return [] if filter.includes_system else [not_system(sql.Identifier("task"))]
 
 
 def _matches(filter: RunFilter) -> list[sql.Composable]:

@@ -49,6 +49,11 @@ def get_for_change(name: str) -> Steps[tuple[ScheduleRecord, datetime] | None]:
     return (ScheduleRecord.from_json(rows[0][0]), datetime.fromisoformat(rows[0][1])) if rows else None
 
 
+def lock_key(task: str, key: str) -> Steps[None]:
+    """Lets nobody else change a recurring row until the transaction ends."""
+    yield Query(SQL["recurring_lock"], (task, key))
+
+
 def create(values: dict[str, Any]) -> Steps[ScheduleRecord | None]:
     """Inserts a schedule; None if there is one of that name."""
     rows = yield Query(SQL["schedule_create"], (_encode(values),))

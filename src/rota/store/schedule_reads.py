@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from psycopg import sql
@@ -14,12 +14,13 @@ from rota.db import queries
 from rota.db.connection import AsyncConn
 from rota.model.filters import like
 from rota.model.schedule_record import ScheduleRecord
-from rota.model.task import SYSTEM_PREFIX
+from rota.store.tasks_read import not_system
 
 SQL = queries.load("schedule_reads")
 
 
-class ScheduleLine(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ScheduleLine:
     """A schedule, what was decided about its last instant, and the state of the job that is live or was fired last."""
 
     record: ScheduleRecord
@@ -46,20 +47,27 @@ class LedgerLine:
     error: str | None
 
 
-async def named(conn: AsyncConn, *, task: str | None, after: str, limit: int) -> list[ScheduleLine]:
-    """Cron, interval and init schedules whose name comes after `after`; Rota's own only if their task is asked for."""
-    hidden = () if task is not None else (sql.SQL("NOT starts_with(s.name, {})").format(SYSTEM_PREFIX),)
-    return await _lines(conn, "schedule_reads_named", task, *hidden, after_name=after, limit=limit)
+async def named(
+    conn: AsyncConn, *, task: str | None, system: bool, enabled: bool | None, after: str, limit: int
+) -> list[ScheduleLine]:
+    """Cron, interval and init schedules whose name comes after `after`; those of system tasks only if they are asked for."""
+    hidden = () if system or task is not None else (not_system(sql.Identifier("s", "name")),)
+    return await _lines(conn, "schedule_reads_named", task, enabled, *hidden, after_name=after, limit=limit)
 
 
-async def recurring(conn: AsyncConn, *, task: str | None, after: tuple[str, str], limit: int) -> list[ScheduleLine]:
+async def recurring(
+    conn: AsyncConn, *, task: str | None, enabled: bool | None, after: tuple[str, str], limit: int
+) -> list[ScheduleLine]:
     """Recurring rows whose task and key come after `after`."""
-    return await _lines(conn, "schedule_reads_recurring", task, after_task=after[0], after_key=after[1], limit=limit)
+    last = {"after_task": after[0], "after_key": after[1]}
+    return await _lines(conn, "schedule_reads_recurring", task, enabled, **last, limit=limit)
 
 
-async def failing(conn: AsyncConn, *, task: str | None, after: UUID, limit: int) -> list[ScheduleLine]:
-    """Rows whose failures have made them rest as long as they may, the longest failing first."""
-    return await _lines(conn, "schedule_reads_failing", task, after_id=after, limit=limit)
+async def failing(
+    conn: AsyncConn, *, task: str | None, enabled: bool | None, after: tuple[datetime, UUID], limit: int
+) -> list[ScheduleLine]:
+    """Rows whose failures have made them rest as long as they may, the longest failing first, after one with this time and id."""
+    return await _lines(conn, "schedule_reads_failing", task, enabled, after_since=after[0], after_id=after[1], limit=limit)
 
 
 async def ledger(conn: AsyncConn, id: UUID, *, limit: int) -> list[LedgerLine]:
@@ -88,14 +96,27 @@ async def task_names(conn: AsyncConn, *, limit: int = 1000) -> list[str]:
     return [name for (name,) in await (await conn.execute(SQL["schedule_reads_task_names"], {"limit": limit})).fetchall()]
 
 
+async def label_of(conn: AsyncConn, id: UUID) -> str | None:
+    """What the schedule with this id is called: its name, or task and key; None if there is none."""
+    row = await (await conn.execute(SQL["schedule_reads_label"], {"id": id})).fetchone()
+    return None if row is None else row[0]
+
+
 async def _lines(
-    conn: AsyncConn, block: str, task: str | None, *conditions: sql.Composable, **parameters: str | int | UUID
+    conn: AsyncConn,
+    block: str,
+    task: str | None,
+    enabled: bool | None,
+    *conditions: sql.Composable,
+    **parameters: str | int | datetime | UUID,
 ) -> list[ScheduleLine]:
     match = list(conditions)
     if task is not None:
         is_pattern = "*" in task or "?" in task
         match.append(sql.SQL("s.task LIKE %(task)s" if is_pattern else "s.task = %(task)s"))
         parameters["task"] = like(task) if is_pattern else task
+    if enabled is not None:
+        match.append(sql.SQL("s.enabled" if enabled else "NOT s.enabled"))
     every = sql.SQL(" AND ").join(match or [sql.SQL("true")])
     statement = sql.SQL(SQL[block]).format(columns=sql.SQL(SQL["schedule_reads_columns"]), match=every)
     rows = await (await conn.execute(statement, parameters)).fetchall()

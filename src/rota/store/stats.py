@@ -13,7 +13,7 @@ from psycopg.rows import class_row
 
 from rota.db import queries
 from rota.db.connection import AsyncConn
-from rota.model.task import SYSTEM_PREFIX
+from rota.store.tasks_read import not_system
 
 SQL = queries.load("stats")
 
@@ -82,7 +82,7 @@ async def sums(conn: AsyncConn, *, task: str | None, since: timedelta, system: b
         # Each grain by name: there is an index for that.
         chosen = sql.SQL("grain IN ('flush', 'minute', 'hour')")
         if not system:
-            chosen += sql.SQL(" AND NOT starts_with(task, {})").format(SYSTEM_PREFIX)
+            chosen += sql.SQL(" AND ") + not_system(sql.Identifier("task"))
     statement = sql.SQL(SQL["stats_sums"]).format(chosen=chosen)
     async with conn.cursor(row_factory=class_row(Sum)) as cursor:
         await cursor.execute(statement, {"task": task, "since": since, "limit": limit})

@@ -13,8 +13,16 @@ from rota.db.connection import AsyncConn
 from rota.model.capped import COUNT_CAP, Capped
 from rota.model.definition import TaskRecord
 from rota.model.schedule_record import ScheduleRecord
+from rota.model.task import SYSTEM_PREFIX
 
 SQL = queries.load("tasks_read")
+
+
+def not_system(column: sql.Composable) -> sql.Composable:
+    """A condition that leaves system tasks out of a list. Rota's own are known by their names, also before any worker has come."""
+    return sql.SQL("NOT starts_with({0}, {1}) AND {0} <> ALL (ARRAY(SELECT name FROM rota.task WHERE system))").format(
+        column, SYSTEM_PREFIX
+    )
 
 
 class TaskLine(NamedTuple):
@@ -26,9 +34,9 @@ class TaskLine(NamedTuple):
 
 async def read_all(conn: AsyncConn, *, system: bool, tag: str | None, after: str, limit: int) -> list[TaskLine]:
     """Tasks whose name comes after `after`, by name; Rota's own only if they are asked for."""
-    match = [sql.SQL("true")]
+    match: list[sql.Composable] = [sql.SQL("true")]
     if not system:
-        match.append(sql.SQL("NOT t.system"))
+        match.append(not_system(sql.Identifier("t", "name")))
     if tag is not None:
         match.append(sql.SQL("%(tag)s = ANY (t.tags)"))
     statement = sql.SQL(SQL["tasks_read_list"]).format(match=sql.SQL(" AND ").join(match))

@@ -64,11 +64,16 @@ async def add(conn: AsyncConn, *, url: str, secret: str, kinds: Sequence[str]) -
     return id
 
 
-async def read_all(conn: AsyncConn) -> list[WebhookRecord]:
-    """Every webhook with what became of the last message to it."""
+async def read_all(conn: AsyncConn, id: int | None = None) -> list[WebhookRecord]:
+    """Every webhook, or the one of that number, with what became of the last message to it."""
     async with conn.cursor(row_factory=class_row(WebhookRecord)) as cursor:
-        await cursor.execute(SQL["webhooks_list"])
+        await cursor.execute(SQL["webhooks_list"], {"id": id})
         return await cursor.fetchall()
+
+
+async def lock(conn: AsyncConn, id: int) -> None:
+    """Lets nobody else change a webhook until the transaction ends."""
+    await conn.execute(SQL["webhooks_lock"], {"id": id})
 
 
 async def set_enabled(conn: AsyncConn, id: int, *, enabled: bool) -> bool:
@@ -99,13 +104,13 @@ async def record(conn: AsyncConn, id: UUID, *, state: str, status: int | None, t
     await conn.execute(SQL["webhooks_record"], parameters)
 
 
-async def deliveries(conn: AsyncConn, *, webhook: int | None, limit: int) -> list[DeliveryRecord]:
-    """The newest messages, of all webhooks or of one."""
+async def deliveries(conn: AsyncConn, *, webhook: int | None, before: UUID | None, limit: int) -> list[DeliveryRecord]:
+    """The newest messages, of all webhooks or of one, or those older than `before`."""
     async with conn.cursor(row_factory=class_row(DeliveryRecord)) as cursor:
-        await cursor.execute(SQL["webhooks_deliveries"], {"webhook": webhook, "limit": limit})
+        await cursor.execute(SQL["webhooks_deliveries"], {"webhook": webhook, "before": before, "limit": limit})
         return await cursor.fetchall()
 
 
-async def prune(conn: AsyncConn, *, days: int, limit: int) -> int:
+async def prune(conn: AsyncConn, *, hours: int, limit: int) -> int:
     """Removes old messages; how many."""
-    return (await conn.execute(SQL["webhooks_prune"], {"days": days, "limit": limit})).rowcount
+    return (await conn.execute(SQL["webhooks_prune"], {"hours": hours, "limit": limit})).rowcount

@@ -36,8 +36,8 @@ class WorkerRecord:
     stop_reason: str | None
 
 
-async def read_all(conn: AsyncConn, *, jobs: int = 20, limit: int = 1000) -> list[WorkerRecord]:
-    """The workers of the last day: those that run first, then the newest first."""
+async def read_all(conn: AsyncConn, *, id: UUID | None = None, jobs: int = 20, limit: int = 1000) -> list[WorkerRecord]:
+    """The workers of the last day, or the one with this id: those that run first, then the newest first."""
     async with conn.cursor(row_factory=class_row(WorkerRecord)) as cursor:
-        await cursor.execute(SQL["workers_read_all"], {"jobs": jobs, "limit": limit})
+        await cursor.execute(SQL["workers_read_all"], {"id": id, "jobs": jobs, "limit": limit})
         return await cursor.fetchall()

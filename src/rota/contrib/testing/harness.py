@@ -145,7 +145,7 @@ class Harness:
     def _spec(self, task: BoundTask[..., Any] | str) -> TaskSpec:
         name = task if isinstance(task, str) else task.spec.name
         if name not in self.app.tasks:
-            known = ", ".join(sorted(self.app.tasks)) or "none"
+            known = ", ".join(sorted(each for each, spec in self.app.tasks.items() if not spec.system)) or "none"
             raise UsageError(f"the application under test has no task {name!r}; it has: {known}")
         return self.app.tasks[name]
 

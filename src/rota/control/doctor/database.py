@@ -142,7 +142,7 @@ async def partitions(conn: AsyncConn) -> list[Finding]:
                 "SELECT rota.make_run_partitions()",
             )
         ]
-    if outside.more:
+    if outside.capped:
         return [
             warn(
                 "partitions",

@@ -55,7 +55,7 @@ BEGIN
     IF t.name IS NULL THEN
         RAISE EXCEPTION 'unknown task "%"', task USING ERRCODE = 'RT404',
             HINT = 'A worker makes its tasks known when it starts. Known: ' ||
-                   coalesce((SELECT string_agg(k.name, ', ' ORDER BY k.name) FROM rota.task k WHERE NOT starts_with(k.name, 'rota.')),
+                   coalesce((SELECT string_agg(k.name, ', ' ORDER BY k.name) FROM rota.task k WHERE NOT k.system),
                             'none') || '.';
     END IF;
     PERFORM rota.check_payload(task, t.payload_schema, payload);

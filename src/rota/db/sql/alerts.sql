@@ -31,7 +31,7 @@ SELECT kind, subject, last_seen_at > rota.now() - interval '1 minute' FROM rota.
 WHERE state IN ('open', 'acknowledged') AND kind = ANY (%(kinds)s)
 
 -- name: alerts_queue_ages
--- The oldest job that is due, per queue: ready ones by hopping from priority to priority, and those that nobody has promoted.
+-- The oldest job that is due, per queue: ready ones, and those that nobody has promoted.
 WITH late AS MATERIALIZED (
     SELECT queue, min(run_at) AS run_at
     FROM (SELECT queue, run_at FROM rota.job
@@ -40,17 +40,7 @@ WITH late AS MATERIALIZED (
 )
 SELECT q.name, rota.now() - least(oldest.run_at, late.run_at)
 FROM rota.queue q LEFT JOIN late ON late.queue = q.name
-CROSS JOIN LATERAL (
-    WITH RECURSIVE hop AS (
-        (SELECT j.priority, j.run_at FROM rota.job j
-         WHERE j.state = 'queued' AND j.queue = q.name ORDER BY j.priority, j.run_at LIMIT 1)
-        UNION ALL
-        SELECT n.priority, n.run_at FROM hop CROSS JOIN LATERAL (
-            SELECT j.priority, j.run_at FROM rota.job j
-            WHERE j.state = 'queued' AND j.queue = q.name AND j.priority > hop.priority ORDER BY j.priority, j.run_at LIMIT 1) n
-    )
-    SELECT min(run_at) AS run_at FROM (SELECT run_at FROM hop LIMIT 100) heads
-) oldest
+CROSS JOIN LATERAL (SELECT rota.oldest_ready(q.name) AS run_at OFFSET 0) oldest
 WHERE q.paused_at IS NULL AND least(oldest.run_at, late.run_at) IS NOT NULL
 ORDER BY q.name
 
@@ -82,6 +72,7 @@ WHERE id = ANY (ARRAY(
 -- name: alerts_list
 SELECT * FROM rota.alert
 WHERE (%(all)s OR state = 'open') AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+  AND (%(before_at)s::timestamptz IS NULL OR (last_seen_at, id) < (%(before_at)s, %(before_id)s::bigint))
 ORDER BY last_seen_at DESC, id DESC LIMIT %(limit)s
 
 -- name: alerts_get

@@ -2,7 +2,7 @@
 
 -- name: demo_live
 SELECT CASE state WHEN 'delayed' THEN 'later' WHEN 'held' THEN 'queued' ELSE state END AS state, count(*)
-FROM rota.job WHERE NOT starts_with(task, 'rota.') GROUP BY 1
+FROM rota.job WHERE task <> ALL (ARRAY(SELECT name FROM rota.task WHERE system)) GROUP BY 1
 
 -- name: demo_ended
 -- Runs of the jobs made between two instants, by what became of them. The ids carry the time, so the key is the index.

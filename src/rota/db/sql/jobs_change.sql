@@ -2,9 +2,14 @@
 -- Less than the second after which PostgreSQL looks for a deadlock and ends whoever looked.
 SET LOCAL lock_timeout = '500ms'
 
+-- name: jobs_change_wait_a_moment
+-- For what people change by hand: they are told, and come again.
+SET LOCAL lock_timeout = '900ms'
+
 -- name: jobs_change_look_briefly
--- Each statement of a list has its index: tables that have grown since their last ANALYZE must not be read from end to end.
-SELECT set_config('statement_timeout', '30s', true), set_config('enable_seqscan', 'off', true),
+-- Each statement of a list has its index: tables that have grown since their last ANALYZE must not be read from end to end. Who has
+-- a limit of their own on how long statements take keeps it.
+SELECT set_config('statement_timeout', coalesce(nullif(current_setting('statement_timeout'), '0'), '30s'), true), set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)
 
 -- name: jobs_change_retry
@@ -42,3 +47,28 @@ SELECT rota.edit_job(%(id)s, %(payload)s::json, %(editor)s::json, %(expected)s::
 
 -- name: jobs_change_edits
 SELECT attempt, payload, edited_at, edited_by FROM rota.job_edit WHERE job_id = %(id)s ORDER BY id DESC LIMIT %(limit)s
+
+-- name: jobs_change_lock
+-- A live job as it is, for a change that depends on it.
+SELECT state FROM rota.job WHERE id = %(id)s FOR UPDATE
+
+-- name: jobs_change_unhold
+-- From the line of a limit there is no way to a later time but through the queue; in one transaction nobody sees it there.
+UPDATE rota.job SET state = 'queued' WHERE id = %(id)s AND state = 'held'
+
+-- name: jobs_change_reschedule
+-- Another time. Who is to run later gives up the place within a limit and lines up again then; who waits for parents still does.
+WITH was AS (
+    SELECT j AS job, greatest(%(run_at)s::timestamptz, '1970-01-01') AS run_at FROM rota.job j WHERE j.id = %(id)s
+), moved AS (
+    UPDATE rota.job j
+    SET run_at = was.run_at, updated_at = rota.now(),
+        state = CASE WHEN j.state = 'waiting' THEN j.state WHEN was.run_at > rota.now() THEN 'delayed'
+                     WHEN j.limited AND j.state <> 'queued' THEN 'held' ELSE 'queued' END,
+        line = CASE WHEN was.run_at <= rota.now() THEN j.line END,
+        limit_key = CASE WHEN was.run_at <= rota.now() THEN j.limit_key END
+    FROM was WHERE j.id = %(id)s
+    RETURNING j.limited
+)
+SELECT CASE WHEN moved.limited AND was.run_at > rota.now() THEN rota.vacate_later(was.job) ELSE rota.wake() END
+FROM moved, was

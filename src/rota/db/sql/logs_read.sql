@@ -43,3 +43,6 @@ ORDER BY attempt DESC, sequence DESC LIMIT %(limit)s
 SELECT ARRAY(
     SELECT substr(c.relname, 5) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'rota.log'::regclass AND c.relname ~ '^log_[0-9]+$' ORDER BY 1 DESC)
+
+-- name: logs_read_now
+SELECT rota.now()

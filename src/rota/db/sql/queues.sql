@@ -10,8 +10,8 @@ WITH delayed AS MATERIALIZED (
     SELECT queue, count(*) AS n, sum(count(*)) OVER () AS walked
     FROM (SELECT queue FROM rota.job WHERE state = 'running' ORDER BY lease_until LIMIT %(walk)s) walk GROUP BY queue
 )
-SELECT q.name, q.paused_at, q.pause_reason, q.max_concurrency, q.rate, q.overrides IS NOT NULL AS overridden, rota.now() - oldest.run_at AS oldest_age,
-       ready.n AS ready, waiting.n AS waiting,
+SELECT q.name, q.paused_at, q.pause_reason, q.max_concurrency, q.rate, q.overrides IS NOT NULL AS overridden,
+       rota.now() - rota.oldest_ready(q.name) AS oldest_age, ready.n AS ready, waiting.n AS waiting,
        coalesce((SELECT n FROM delayed d WHERE d.queue = q.name), 0) AS delayed,
        coalesce((SELECT n FROM held h WHERE h.queue = q.name), 0) AS held,
        coalesce((SELECT n FROM running r WHERE r.queue = q.name), 0) AS running,
@@ -25,18 +25,6 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT count(*) AS n FROM (SELECT FROM rota.job j WHERE j.state = 'waiting' AND j.queue = q.name LIMIT %(cap)s + 1) c
 ) waiting
-CROSS JOIN LATERAL (
-    -- The index has the oldest job of each priority first: hop from priority to priority.
-    WITH RECURSIVE hop AS (
-        (SELECT j.priority, j.run_at FROM rota.job j
-         WHERE j.state = 'queued' AND j.queue = q.name ORDER BY j.priority, j.run_at LIMIT 1)
-        UNION ALL
-        SELECT n.priority, n.run_at FROM hop CROSS JOIN LATERAL (
-            SELECT j.priority, j.run_at FROM rota.job j
-            WHERE j.state = 'queued' AND j.queue = q.name AND j.priority > hop.priority ORDER BY j.priority, j.run_at LIMIT 1) n
-    )
-    SELECT min(run_at) AS run_at FROM (SELECT run_at FROM hop LIMIT 100) heads
-) oldest
 ORDER BY q.name
 
 -- name: queues_names
@@ -64,3 +52,7 @@ SELECT rota.set_queue_limits(name, definition, %(overrides)s::json) FROM rota.qu
 
 -- name: queues_limits
 SELECT max_concurrency, rate FROM rota.queue WHERE name = %(name)s
+
+-- name: queues_get_for_change
+SELECT name, paused_at, pause_reason, max_concurrency, rate, overrides IS NOT NULL AS overridden
+FROM rota.queue WHERE name = %(name)s FOR NO KEY UPDATE

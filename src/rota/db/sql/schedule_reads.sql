@@ -14,7 +14,7 @@ ORDER BY s.task, s.key LIMIT %(limit)s
 -- Those that have been failing for longest first.
 {columns}
 WHERE s.failing_since IS NOT NULL
-  AND (s.failing_since, s.id) > (coalesce((SELECT a.failing_since FROM rota.schedule a WHERE a.id = %(after_id)s), '-infinity'), %(after_id)s)
+  AND (s.failing_since, s.id) > (%(after_since)s, %(after_id)s)
   AND {match}
 ORDER BY s.failing_since, s.id LIMIT %(limit)s
 
@@ -41,4 +41,7 @@ SELECT rota.now()
 SELECT payload_schema FROM rota.task WHERE name = %(name)s
 
 -- name: schedule_reads_task_names
-SELECT name FROM rota.task WHERE NOT starts_with(name, 'rota.') ORDER BY name LIMIT %(limit)s
+SELECT name FROM rota.task WHERE NOT system ORDER BY name LIMIT %(limit)s
+
+-- name: schedule_reads_label
+SELECT coalesce(name, task || '/' || key) FROM rota.schedule WHERE id = %(id)s

@@ -1,12 +1,16 @@
 -- name: webhooks_add
 INSERT INTO rota.webhook (url, secret, kinds) VALUES (%(url)s, %(secret)s, %(kinds)s) RETURNING id
 
+-- name: webhooks_lock
+SELECT FROM rota.webhook WHERE id = %(id)s FOR UPDATE
+
 -- name: webhooks_list
 SELECT w.id, w.url, w.kinds, w.enabled, w.created_at, d.state AS last_state, d.status AS last_status, d.tried_at AS last_tried_at
 FROM rota.webhook w
 LEFT JOIN LATERAL (
     SELECT v.state, v.status, v.tried_at FROM rota.webhook_delivery v
     WHERE v.webhook_id = w.id AND v.tried_at IS NOT NULL ORDER BY v.id DESC LIMIT 1) d ON true
+WHERE %(id)s::bigint IS NULL OR w.id = %(id)s
 ORDER BY w.id
 
 -- name: webhooks_set_enabled
@@ -33,10 +37,13 @@ WHERE id = %(id)s AND state <> 'delivered'
 -- name: webhooks_deliveries
 SELECT d.id, d.webhook_id, d.alert_id, d.state, d.attempt, d.status, d.took, d.error, d.created_at, d.tried_at
 FROM rota.webhook_delivery d
-WHERE %(webhook)s::bigint IS NULL OR d.webhook_id = %(webhook)s
+WHERE (%(webhook)s::bigint IS NULL OR d.webhook_id = %(webhook)s) AND (%(before)s::uuid IS NULL OR d.id < %(before)s)
 ORDER BY d.id DESC LIMIT %(limit)s
 
 -- name: webhooks_prune
+-- What is still to be delivered is kept for a week at least: by then its job has given up, or was canceled.
 DELETE FROM rota.webhook_delivery WHERE id = ANY (ARRAY(
     SELECT d.id FROM rota.webhook_delivery d
-    WHERE d.created_at < rota.now() - make_interval(days => %(days)s) ORDER BY d.created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
+    WHERE d.created_at < rota.now() - make_interval(hours => %(hours)s)
+      AND (d.state <> 'pending' OR d.created_at < rota.now() - interval '7 days')
+    ORDER BY d.created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED))

@@ -24,6 +24,6 @@ FROM rota.worker w
 LEFT JOIN shown s ON s.worker_id = w.id
 LEFT JOIN pg_stat_activity a
     ON a.pid = w.backend_pid AND (a.backend_start IS NULL OR a.backend_start = w.backend_start)
-WHERE w.stopped_at IS NULL OR w.stopped_at > rota.now() - interval '1 day'
+WHERE (w.stopped_at IS NULL OR w.stopped_at > rota.now() - interval '1 day') AND (%(id)s::uuid IS NULL OR w.id = %(id)s)
 ORDER BY w.stopped_at IS NOT NULL, w.started_at DESC, w.id
 LIMIT %(limit)s

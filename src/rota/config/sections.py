@@ -1,26 +1,13 @@
-"""Settings: `rota.toml`, overruled by `ROTA_*` variables, overruled by flags and arguments.
-
-Every key has one name in three spellings: `worker_concurrency` under `[jobs]` in the file,
-`ROTA_JOBS_WORKER_CONCURRENCY` in the environment, `jobs_worker_concurrency=` as an argument of `load_settings`.
-"""
+"""What can be set, section by section: names, defaults, ranges and words, from which the documentation is made too."""
 
 from __future__ import annotations
 
-import os
-import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Le
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from rota.errors import ConfigError, did_you_mean
-
-FILE_NAME = "rota.toml"
-FILE_VARIABLE = "ROTA_CONFIG"
-PREFIX = "ROTA_"
+from rota.errors import ConfigError
 
 
 def _refuse_bool(value: Any) -> Any:
@@ -40,6 +27,11 @@ def _parse_weights(value: Any) -> Any:
     return weights
 
 
+def parse_list(value: Any) -> Any:
+    """Reads `10.0.0.0/8,example.org`, which is how a list is written in an environment variable."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
 def _read_off(value: Any) -> Any:
     """`off` is the empty value, for which an environment variable has no spelling."""
     return "" if value == "off" else value
@@ -48,6 +40,7 @@ def _read_off(value: Any) -> Any:
 Whole = Annotated[int, BeforeValidator(_refuse_bool)]
 Seconds = Annotated[float, BeforeValidator(_refuse_bool)]
 Weight = Annotated[Whole, Field(ge=1, le=1000)]
+Names = Annotated[tuple[str, ...], BeforeValidator(parse_list)]
 QueueName = Annotated[str, Field(pattern=r"^[a-z0-9_][a-z0-9_.-]{0,62}\Z")]
 
 
@@ -64,12 +57,20 @@ class AppSettings(Section):
     location: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?\Z",
+        examples=["app:app"],
         description="The application as `module:attribute`; without it `app.py` and `main.py` are looked at.",
+    )
+    env: Literal["local", "staging", "production"] = Field(
+        default="production",
+        description="Where it runs; in `local`, mails are written to the log instead of being sent. `ENV` says it too.",
     )
     name: str = Field(
         default="default",
         pattern=r"^[a-z0-9_][a-z0-9_.-]{0,62}\Z",
         description="What the application is called; those that share a database need names of their own.",
+    )
+    apps: Names = Field(
+        default=(), description="Modules whose tasks belong to it too, such as `rota.apps.feeds`; each has an `install(app)`."
     )
 
 
@@ -80,6 +81,7 @@ class DatabaseSettings(Section):
         default=None,
         pattern=r"^(postgres(ql)?://|\s*\w+\s*=)",
         repr=False,  # it may hold a password
+        examples=["postgresql://user:password@localhost:5432/app"],
         description="The database, as `postgresql://user:password@host:port/name` or in libpq's `key=value` form.",
     )
     pooled: bool = Field(
@@ -106,7 +108,7 @@ class DatabaseSettings(Section):
 class JobsSettings(Section):
     """`[jobs]`: how work is done."""
 
-    enabled: bool = Field(default=False, description="Whether a server runs a worker inside itself; reserved.")
+    enabled: bool = Field(default=False, description="Whether `rota server` runs a worker and a scheduler inside itself.")
     worker_concurrency: Whole = Field(default=4, ge=1, le=64, description="Jobs that one worker process runs at a time.")
     poll_interval_ms: Whole = Field(
         default=1000,
@@ -150,7 +152,11 @@ class JobsSettings(Section):
 class PostgresSettings(Section):
     """`[postgres]`: the embedded server of `rota dev`."""
 
-    bin: Path | None = Field(default=None, description="Directory of PostgreSQL's programs; else the system's or the wheel's.")
+    bin: Path | None = Field(
+        default=None,
+        examples=["/usr/lib/postgresql/18/bin"],
+        description="Directory of PostgreSQL's programs; else the system's or the wheel's.",
+    )
     data_dir: Path = Field(default=Path(".rota/postgres"), description="Folder in which the embedded server keeps its data.")
 
 
@@ -205,7 +211,7 @@ class RetentionSettings(Section):
     alerts_days: Whole = Field(
         default=90, ge=1, le=36500, description="Days that alerts are kept which were acknowledged or are over."
     )
-    deliveries_days: Whole = Field(default=30, ge=1, le=36500, description="Days that messages to webhooks are kept.")
+    audit_days: Whole = Field(default=365, ge=1, le=36500, description="Days that it is kept who has changed what.")
 
 
 class AlertSettings(Section):
@@ -217,128 +223,3 @@ class AlertSettings(Section):
     snapshot_age_s: Seconds = Field(
         default=900, ge=60, le=604800, description="Age of a transaction at which it counts as in the way of vacuum."
     )
-
-
-class Settings(Section):
-    """Every setting of Rota."""
-
-    app: AppSettings = AppSettings()
-    database: DatabaseSettings = DatabaseSettings()
-    jobs: JobsSettings = JobsSettings()
-    postgres: PostgresSettings = PostgresSettings()
-    retention: RetentionSettings = RetentionSettings()
-    alerts: AlertSettings = AlertSettings()
-    log: LogSettings = LogSettings()
-    logs: LogsSettings = LogsSettings()
-    secrets: SecretsSettings = SecretsSettings()
-
-
-def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
-    """The settings in force; `overrides` such as `jobs_worker_concurrency=8` win, and None is no override."""
-    values: dict[str, dict[str, Any]] = {}
-    sources: dict[tuple[str, ...], str] = {}
-    problems: list[str] = []
-    for section, key, value, source in _layers(path, overrides):
-        if key not in SECTIONS.get(section, {}):
-            problems.append(_unknown(section, key, source))
-            continue
-        values.setdefault(section, {})[key] = value
-        sources[section, key] = source
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            section, key = (str(part) for part in detail["loc"][:2])
-            problems.append(_invalid(section, key, values[section][key], sources[section, key]))
-    if problems:
-        raise ConfigError("\n".join(dict.fromkeys(problems)))
-    _check_together(settings)
-    return settings
-
-
-def describe_range(field: FieldInfo) -> str:
-    """What a setting may be, in words."""
-    least = next((limit.ge for limit in field.metadata if isinstance(limit, Ge)), None)
-    most = next((limit.le for limit in field.metadata if isinstance(limit, Le)), None)
-    if least is not None or most is not None:
-        kind = "a whole number" if field.annotation is int else "a number"
-        return f"{kind} from {least} to {most}"
-    if field.annotation is bool:
-        return "true or false"
-    if choices := [str(choice) for choice in get_args(field.annotation) if isinstance(choice, str)]:
-        return "one of " + ", ".join(choices)
-    words = (field.description or "").rstrip(".").replace("`", "")
-    return words[:1].lower() + words[1:]
-
-
-SECTIONS: dict[str, dict[str, FieldInfo]] = {
-    name: dict(section.annotation.model_fields)
-    for name, section in Settings.model_fields.items()
-    if isinstance(section.annotation, type) and issubclass(section.annotation, Section)
-}
-
-
-def _layers(path: Path | None, overrides: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, str]]:
-    """Yields section, key, value and source, the weakest source first."""
-    if file := _find_file(path):
-        for section, table in _read_file(file).items():
-            if not isinstance(table, dict):
-                yield "", section, table, str(file)
-                continue
-            for key, value in table.items():
-                yield section, key, value, str(file)
-    for variable, text in os.environ.items():
-        section, _, key = variable.removeprefix(PREFIX).lower().partition("_")
-        # A variable such as ROTA_CACHE belongs to no section: it is for somebody else. An empty one is as good as none.
-        if variable.startswith(PREFIX) and section in SECTIONS and key and text:
-            yield section, key, text, variable
-    for name, value in overrides.items():
-        if value is not None:
-            section, _, key = name.partition("_")
-            yield section, key, value, "an argument or flag"
-
-
-def _find_file(path: Path | None) -> Path | None:
-    if path is not None:
-        named, source = path, "the path given"
-    elif variable := os.environ.get(FILE_VARIABLE):
-        named, source = Path(variable), FILE_VARIABLE
-    else:
-        return Path(FILE_NAME) if Path(FILE_NAME).is_file() else None
-    if not named.is_file():
-        raise ConfigError(f"{source} is {named}, which is not a file: name a {FILE_NAME} that exists")
-    return named
-
-
-def _read_file(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}") from error
-
-
-def _unknown(section: str, key: str, source: str) -> str:
-    known = [f"{each}.{name}" for each, names in SECTIONS.items() for name in names]
-    name = ".".join(filter(None, (section, key)))
-    advice = did_you_mean(name, known, f"the sections are {', '.join(SECTIONS)}")
-    return f"{name} is not a setting ({source}); {advice}"
-
-
-def _invalid(section: str, key: str, value: Any, source: str) -> str:
-    field = SECTIONS[section][key]
-    shown = repr(value) if field.repr else "***"
-    return f"{section}.{key}={shown} is not allowed ({source}); allowed: {describe_range(field)}"
-
-
-def _check_together(settings: Settings) -> None:
-    database, jobs = settings.database, settings.jobs
-    if database.pool_min > database.pool_max:
-        raise ConfigError(
-            f"database.pool_min={database.pool_min} is more than database.pool_max={database.pool_max}: "
-            "lower the one or raise the other"
-        )
-    if jobs.heartbeat_s * 2 > jobs.lease_duration_s:
-        raise ConfigError(
-            f"jobs.heartbeat_s={jobs.heartbeat_s:g} is more than half of "
-            f"jobs.lease_duration_s={jobs.lease_duration_s:g}: one missed heartbeat would lose the lease"
-        )

@@ -1,0 +1,1 @@
+"""Applications on Rota, written against what any user may import."""

@@ -1,0 +1,2 @@
+DROP INDEX rota.run_owner;
+DROP INDEX rota.job_owner;

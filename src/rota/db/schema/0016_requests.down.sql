@@ -1,0 +1,2 @@
+DROP INDEX rota.task_system;
+DROP TABLE rota.request;

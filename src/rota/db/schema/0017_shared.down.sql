@@ -1,0 +1,1 @@
+DROP FUNCTION rota.oldest_ready(text);

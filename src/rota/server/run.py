@@ -1,0 +1,137 @@
+"""Runs the server in this process, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from rota.server.asgi import make_asgi
+from rota.server.headers import DEFAULTS, encode
+from rota.server.problem import CODES, MEDIA_TYPE
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.server.state import State
+
+KEEP_ALIVE_S = 65  # longer than proxies keep a connection for another request
+UNREAD_S = 1.0  # for clients that do not read the end of their answer, once everything else has ended
+
+log = logging.getLogger("rota.server")
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1, where what is no HTTP at all is answered in the same form, and with the same headers, as everything else."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what cannot be read, and closes the connection."""
+        code, _ = CODES[400]
+        body = {"type": f"urn:rota:problem:{code}", "title": HTTPStatus(400).phrase, "status": 400, "code": code}
+        text = json.dumps({**body, "detail": msg, "request_id": None}).encode()
+        own = {"content-type": MEDIA_TYPE, "content-length": str(len(text)), "connection": "close"}
+        answer = (
+            h11.Response(status_code=400, headers=encode({**own, **DEFAULTS}), reason=b"Bad Request"),
+            h11.Data(data=text),
+            h11.EndOfMessage(),
+        )
+        with contextlib.suppress(h11.LocalProtocolError):  # an answer is on its way already
+            for event in answer:
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+class Listener(uvicorn.Server):
+    """Uvicorn without its handling of signals, and on a socket that is open already."""
+
+    def __init__(self, asgi: FastAPI, *, stop_within_s: float) -> None:
+        super().__init__(
+            uvicorn.Config(
+                asgi,
+                http=Protocol,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=max(1, round(stop_within_s)),
+            )
+        )
+        self._stopping = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the business of who runs it."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Waits to be told to stop, instead of asking ten times a second; once a second the header Date moves on."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), 1)
+
+    def stop(self) -> None:
+        """Takes no more connections, and ends when the requests at hand have been answered; called again, at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._stopping.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends; a client that does not read the end of its answer does not hold this up."""
+        cutting = asyncio.create_task(self._cut_unread())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            cutting.cancel()
+
+    async def _cut_unread(self) -> None:
+        await asyncio.sleep(UNREAD_S)
+        while self.server_state.connections:
+            if not self.server_state.tasks:
+                for connection in list(self.server_state.connections):
+                    connection.transport.abort()
+            await asyncio.sleep(0.1)
+
+
+async def serve(app: Rota, listening: socket.socket, on_stop: Callable[[Callable[[], None]], None]) -> int:
+    """Serves on a socket until what `on_stop` was given is called, and gives the exit code.
+
+    Its end, in order: not ready any more and no new connections, while the worker inside claims nothing more; requests and jobs
+    at hand end within jobs.shutdown_timeout_s; what remains of the jobs goes back to the queue; then the connections are closed.
+    """
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # what it says of its start and end we say ourselves
+    asgi = make_asgi(app)
+    state: State = asgi.state.rota
+    listener = Listener(asgi, stop_within_s=app.settings.jobs.shutdown_timeout_s)
+    broken = False
+
+    def stop() -> None:
+        log.info("stopping" if not state.draining else "stopping at once")
+        state.stop()
+        listener.stop()
+
+    def end_broken() -> None:
+        nonlocal broken
+        broken = True
+        log.error("the worker inside the server has ended by itself: the server ends too, so that somebody starts both anew")
+        stop()
+
+    state.on_broken = end_broken
+    on_stop(stop)
+    try:
+        await listener.serve([listening])
+    finally:
+        await state.aclose()  # if it was forced to end, or did not come to start
+        await app.aclose()
+    return 1 if broken else 0

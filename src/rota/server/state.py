@@ -1,0 +1,106 @@
+"""What every route of a server has at hand: the application, its settings, the control plane, connections."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+
+from rota.config import Settings
+from rota.control.access import Access, Actor
+from rota.control.plane import ControlPlane
+from rota.db.connection import AsyncConn
+from rota.db.failures import explained
+from rota.db.pool import Haste, Pools
+from rota.errors import ConfigError
+from rota.server.background import Background
+from rota.server.hub import Hub
+from rota.server.jwts import Signer
+from rota.server.mail import Outbox, transport_of
+from rota.server.readiness import Readiness
+from rota.server.scraping import Gauges
+from rota.server.tracing import Requests
+from rota.store.intake import Intake
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+
+SYSTEM = Actor("server", "system")
+POOLED_S = 30.0
+SLACK_S = 3.0
+WAIT_S = 3.0  # for a free connection: whoever asks is told to come back, rather than kept waiting
+
+
+class State:
+    """What belongs to one server; `request.app.state.rota` in a route, or `Depends(state_of)`."""
+
+    def __init__(self, app: Rota, settings: Settings) -> None:
+        self.app = app
+        self.settings = settings  # with an auth.secret, whatever the application's own say
+        self.draining = False  # told to stop: /readyz says so, and streams end
+        self.connections = Pools(settings.database, name="server", haste=_haste(settings))
+        intake = Intake(self.connections, app.queues, app.queue_limits)
+        self.control = ControlPlane(app, intake, app.access or Access(), SYSTEM)
+        self.hub = Hub(settings.database, app.events, most_clients=settings.server.stream_clients)
+        self.requests = Requests()
+        self.gauges = Gauges(self)
+        self.readiness = Readiness(self)
+        self.background: Background | None = None  # from the start on
+        self.on_broken: Callable[[], None] = self.stop  # what to do when the worker inside has ended by itself
+        self.signer = Signer(settings.auth.secret or "", app.name)
+        self.outbox = Outbox(transport_of(settings))
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConn]:
+        """A connection that commits each statement, and gives up a statement after server.statement_timeout_ms."""
+        with explained:
+            async with self.connections.async_connection() as conn:
+                yield conn
+
+    def start(self) -> None:
+        """Begins what goes on beside the requests."""
+        self.background = Background(self, lambda: self.on_broken())
+
+    def stop(self) -> None:
+        """Begins the end: not ready any more, streams end, the worker inside drains; called again, that one gives up its jobs."""
+        self.draining = True
+        self.hub.end_streams()
+        if self.background is not None:
+            self.background.stop()
+
+    async def aclose(self) -> None:
+        """Waits for the worker inside, lets mails that are on their way go out, and closes the connections."""
+        self.draining = True
+        await self.hub.aclose()
+        if self.background is not None:
+            await self.background.aclose()
+        await self.outbox.aclose()
+        await self.connections.aclose()
+
+
+def _haste(settings: Settings) -> Haste:
+    # Lists have a limit of their own where a session cannot have one.
+    longest_s = POOLED_S if settings.database.pooled else settings.server.statement_timeout_ms / 1000
+    return Haste(WAIT_S, settings.server.statement_timeout_ms, longest_s + SLACK_S)
+
+
+def state_of(request: Request) -> State:
+    """The state of the server that a request came to."""
+    state: State = request.app.state.rota
+    return state
+
+
+def with_secret(settings: Settings) -> Settings:
+    """The settings with something to sign tokens with; where app.env is `local` it is made up, for this process only."""
+    if settings.auth.secret is not None:
+        return settings
+    if settings.app.env != "local":
+        raise ConfigError(
+            "auth.secret is not set, and nobody could sign in safely: put at least 32 random characters there, or into "
+            "ROTA_AUTH_SECRET; `python -c 'import secrets; print(secrets.token_urlsafe(48))'` makes some"
+        )
+    auth = settings.auth.model_copy(update={"secret": secrets.token_urlsafe(48)})
+    return settings.model_copy(update={"auth": auth})

@@ -1,0 +1,84 @@
+"""Tokens of programs. One function per SQL block, connection first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from rota.db import queries
+from rota.db.connection import AsyncConn
+from rota.store.accounts import Holder
+
+SQL = queries.load("api_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A token as it is shown: without the token."""
+
+    id: int
+    name: str
+    hint: str
+    account_id: UUID
+    email: str
+    scopes: list[str] | None
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+async def add(
+    conn: AsyncConn,
+    *,
+    hash: bytes,
+    hint: str,
+    account: UUID,
+    name: str,
+    scopes: Sequence[str] | None,
+    created_by: str,
+    good_for: timedelta | None,
+) -> int | None:
+    """Stores a token; its number, None if there is no such account."""
+    parameters = {
+        "hash": hash,
+        "hint": hint,
+        "account": account,
+        "name": name,
+        "scopes": None if scopes is None else list(scopes),
+        "created_by": created_by,
+        "good_for": good_for,
+    }
+    row = await (await conn.execute(SQL["api_tokens_add"], parameters)).fetchone()
+    return row[0] if row else None
+
+
+async def read_all(conn: AsyncConn, *, account: UUID | None, before: int | None, limit: int) -> list[TokenRecord]:
+    """The newest tokens, of one account or of all."""
+    async with conn.cursor(row_factory=class_row(TokenRecord)) as cursor:
+        await cursor.execute(SQL["api_tokens_list"], {"account": account, "before": before, "limit": limit})
+        return await cursor.fetchall()
+
+
+async def get(conn: AsyncConn, id: int, *, account: UUID | None = None) -> TokenRecord | None:
+    """One token, if it is that account's."""
+    async with conn.cursor(row_factory=class_row(TokenRecord)) as cursor:
+        await cursor.execute(SQL["api_tokens_get"], {"id": id, "account": account})
+        return await cursor.fetchone()
+
+
+async def revoke(conn: AsyncConn, id: int, *, account: UUID | None = None) -> bool:
+    """Ends a token; whether there is one of that number that is that account's."""
+    return (await conn.execute(SQL["api_tokens_revoke"], {"id": id, "account": account})).rowcount == 1
+
+
+async def use(conn: AsyncConn, *, hash: bytes) -> Holder | None:
+    """Whom a token stands for, and that it was used."""
+    async with conn.cursor(row_factory=class_row(Holder)) as cursor:
+        await cursor.execute(SQL["api_tokens_use"], {"hash": hash})
+        return await cursor.fetchone()

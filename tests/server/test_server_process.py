@@ -1,0 +1,210 @@
+"""`rota server` as a process: how it starts, how it refuses to, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import aiohttp
+import psycopg
+import pytest
+from tests.support import command, people
+from tests.support.processes import alive, descendants, ended_after, until
+from tests.support.serving import SECRET, serving, settings_for
+from tests.support.sse import listen
+
+from rota import Rota
+from rota.cli import server as server_command
+
+Conn = psycopg.Connection[Any]
+
+APP = """
+import time
+from rota import Rota
+
+app = Rota()
+
+@app.task
+def work(seconds: float) -> str:
+    time.sleep(seconds)
+    return "done"
+"""
+
+
+@contextmanager
+def served(folder: Path, dsn: str, *flags: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Run `rota server` on a free port during a block; the process, and the port."""
+    env = command.environment(
+        ROTA_DATABASE_URL=dsn, ROTA_AUTH_SECRET=SECRET, ROTA_SERVER_PORT="0", ROTA_SERVER_METRICS_PUBLIC="true", **variables
+    )
+    errors = folder / "stderr"
+    try:
+        with ended_after(command.start("server", *flags, cwd=folder, env=env)) as process:
+            port = int(until(lambda: re.search(r"listening on http://127.0.0.1:(\d+)", errors.read_text()), why="to listen")[1])
+            until(lambda: process.poll() is not None or is_ready(port), why="to be ready")
+            yield process, port
+    except BaseException:
+        print(errors.read_text()[-5000:])
+        raise
+
+
+def is_ready(port: int) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+@pytest.mark.req("Q13", "H02")
+def test_it_stops_in_order(tmp_path: Path, dsn: str) -> None:
+    """A request that is half sent is answered, an idle connection is closed, no new one is taken."""
+    with served(tmp_path, dsn) as (process, port), socket.create_connection(("127.0.0.1", port)) as idle:
+        body = b'{"email": "ada@example.org"}'
+        head = f"POST /auth/magic-link HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(head.encode() + body[:5])
+            until(lambda: open_requests(port) == 2, why="for the request to be at hand")
+            process.send_signal(signal.SIGTERM)
+            until(lambda: refuses(port), within=10)
+            idle.settimeout(10)
+            assert idle.recv(100) == b""
+            client.sendall(body[5:])
+            client.settimeout(10)
+            answer = b"".join(iter(lambda: client.recv(65536), b""))  # until it is closed
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"a link is on its way" in answer
+        assert process.wait(10) == 0
+
+
+def open_requests(port: int) -> int:
+    """How many requests a server has at hand, this one included; only where metrics are public."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        found = re.search(r"^rota_http_requests_open (\d+)", answer.read().decode(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
+@pytest.mark.req("Q13")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_its_worker_drains(tmp_path: Path, dsn: str, conn: Conn, number: int) -> None:
+    """A job at hand ends well, one that would take too long goes back to the queue, and nothing is left."""
+    (tmp_path / "app.py").write_text(APP)
+    with served(tmp_path, dsn, ROTA_JOBS_ENABLED="true", ROTA_JOBS_SHUTDOWN_TIMEOUT_S="2", ROTA_JOBS_WORKER_CONCURRENCY="2") as (
+        process,
+        _,
+    ):
+        until(lambda: conn.execute("SELECT FROM rota.task WHERE name = 'work'").fetchall())
+        short, long = (
+            (conn.execute("SELECT rota.enqueue('work', %s::jsonb)", [json.dumps({"seconds": s})]).fetchone() or (None,))[0]
+            for s in (1, 60)
+        )
+        until(lambda: len(conn.execute("SELECT FROM rota.job WHERE state = 'running'").fetchall()) == 2)
+        process.send_signal(number)
+        assert process.wait(20) == 0
+    assert conn.execute("SELECT outcome, result FROM rota.run WHERE job_id = %s", [short]).fetchall() == [("completed", "done")]
+    assert conn.execute("SELECT state FROM rota.job WHERE id = %s", [long]).fetchall() == [("queued",)]
+    assert conn.execute("SELECT outcome FROM rota.run WHERE job_id = %s", [long]).fetchall() == [("released",)]
+    assert conn.execute("SELECT FROM rota.worker WHERE stopped_at IS NULL").fetchall() == []
+    assert conn.execute("SELECT FROM pg_stat_activity WHERE application_name LIKE 'rota %%'").fetchall() == []
+
+
+@pytest.mark.req("Q13", "H02")
+async def test_streams_do_not_hold_it_up(tmp_path: Path, dsn: str) -> None:
+    # The account is made by a server in this process: they share nothing but the database and the secret.
+    async with serving(Rota(settings=settings_for(dsn))) as here:
+        await people.make(here, "ada@example.org", "admin")
+        ada = await people.cookie(here, "ada@example.org")
+        with served(tmp_path, dsn) as (process, port):
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client, listen(client, ada) as stream:
+                await stream.next()
+                with socket.create_connection(("127.0.0.1", port)) as unread:
+                    cookie = ada["Cookie"]
+                    unread.sendall(f"GET /api/admin/stream HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n".encode())
+                    await asyncio.to_thread(until, lambda: open_requests(port) == 3)
+                    began = time.monotonic()
+                    process.terminate()
+                    await stream.until("end")
+                    assert await asyncio.to_thread(process.wait, 15) == 0
+                    assert time.monotonic() - began < 10
+
+
+@pytest.mark.req("Q13")
+def test_the_second_signal_ends_it_at_once(tmp_path: Path, dsn: str) -> None:
+    with served(tmp_path, dsn) as (process, port), socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"POST /auth/magic-link HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345")
+        until(lambda: open_requests(port) == 2)
+        process.terminate()
+        until(lambda: refuses(port), within=10)
+        assert process.poll() is None
+        began = time.monotonic()
+        process.terminate()
+        assert process.wait(10) == 0
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.req("H02")
+def test_several_processes_share_a_port_and_are_replaced(tmp_path: Path, dsn: str) -> None:
+    with served(tmp_path, dsn, "--processes", "2") as (process, port):
+        family = until(lambda: len(found := descendants(process.pid)) == 2 and found)
+        os.kill(family[0], signal.SIGKILL)
+        until(lambda: len(found := descendants(process.pid)) == 2 and family[0] not in found)
+        assert is_ready(port)
+        family = descendants(process.pid)
+        process.terminate()
+        assert process.wait(20) == 0
+        until(lambda: not any(alive(pid) for pid in family))
+        assert refuses(port)
+
+
+class TestRefusals:
+    def test_a_database_without_the_schema(self, tmp_path: Path, empty_dsn: str) -> None:
+        result = self.run(tmp_path, empty_dsn, ROTA_AUTH_SECRET=SECRET)
+        assert result.returncode == 6
+        assert "run `rota migrate up`" in result.stderr
+
+    def test_without_a_secret(self, tmp_path: Path, dsn: str) -> None:
+        result = self.run(tmp_path, dsn)
+        assert result.returncode == 2
+        assert "auth.secret is not set" in result.stderr
+        assert "secrets.token_urlsafe" in result.stderr
+
+    def test_a_port_that_somebody_has(self, tmp_path: Path, dsn: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            result = self.run(tmp_path, dsn, "--port", str(port), ROTA_AUTH_SECRET=SECRET)
+        assert result.returncode == 2
+        assert f"cannot listen on 127.0.0.1:{port}" in result.stderr
+
+    def test_a_descriptor_that_is_no_socket(self, tmp_path: Path, dsn: str) -> None:
+        result = self.run(tmp_path, dsn, "--fd", "77", ROTA_AUTH_SECRET=SECRET)
+        assert result.returncode == 2
+        assert "--fd 77 is no socket" in result.stderr
+
+    def test_without_what_the_extra_brings(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert server_command.missing_extra() == []
+        monkeypatch.setattr(server_command, "EXTRA", ("fastapi", "not_there"))
+        assert server_command.missing_extra() == ["not_there"]
+
+    def run(self, folder: Path, dsn: str, *flags: str, **variables: str) -> command.Result:
+        env = command.environment(ROTA_DATABASE_URL=dsn, ENV=None, ROTA_SERVER_PORT="0", **variables)
+        return command.run("server", *flags, cwd=folder, env=env)
