@@ -11,6 +11,7 @@ from bench.retention_scenarios import RETENTION_SCENARIOS
 from bench.run_scenarios import RUN_SCENARIOS
 from bench.scenario import Bench, Figures, Scenario
 from bench.schedule_scenarios import SCHEDULE_SCENARIOS
+from bench.server_scenarios import SERVER_SCENARIOS
 from bench.system import Options, System
 
 DAY_SECONDS = 86_400.0
@@ -191,6 +192,7 @@ SCENARIOS: list[Scenario] = [
     *RUN_SCENARIOS,
     *LOG_SCENARIOS,
     *RETENTION_SCENARIOS,
+    *SERVER_SCENARIOS,
 ]
 
 

@@ -48,6 +48,16 @@ PINNED = [
     Column("ratio", "last ÷ first", hundredths),
     Column("jobs", "jobs", whole),
 ]
+LOOKS = [
+    Column("p50_ms", "p50 ms", tenths),
+    Column("p95_ms", "p95 ms", tenths),
+    Column("slowest_ms", "slowest, ms", tenths),
+]
+AGAINST_BARE = [
+    Column("bare", "bare, requests/s", whole),
+    Column("rate", "Rota, requests/s", whole),
+    Column("ratio", "ratio", hundredths),
+]
 COLUMNS: dict[str, list[Column]] = {
     "drain1": DRAIN,
     "drain2": DRAIN,
@@ -104,10 +114,14 @@ COLUMNS: dict[str, list[Column]] = {
         Column("ratio", "÷ without a line", hundredths),
         Column("noop_ratio", "no-op jobs ÷ without a line", hundredths),
     ],
-    "log-search": [
-        Column("p50_ms", "p50 ms", tenths),
-        Column("p95_ms", "p95 ms", tenths),
-        Column("slowest_ms", "slowest, ms", tenths),
+    "log-search": LOOKS,
+    "job-lists": LOOKS,
+    "post-jobs": AGAINST_BARE,
+    "http-jobs": AGAINST_BARE,
+    "streams": [
+        Column("unwatched_us", "unwatched, CPU µs a job", tenths),
+        Column("watched_us", "watched, CPU µs a job", tenths),
+        Column("ratio", "ratio", hundredths),
     ],
     "prune": [
         Column("without", "without, jobs/s", whole),

@@ -21,6 +21,13 @@ from rota.log import configure_logging
 from rota.model.ids import new_id
 from rota.store import runs, schedules
 
+# No worker ever wants to be woken.
+SILENCE = """
+CREATE OR REPLACE FUNCTION rota.keep_silent() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.wants_wake := false; RETURN NEW; END';
+CREATE OR REPLACE TRIGGER keep_silent BEFORE INSERT OR UPDATE ON rota.worker FOR EACH ROW EXECUTE FUNCTION rota.keep_silent();
+UPDATE rota.worker SET wants_wake = false;
+"""
+
 
 class RotaAgent(Agent):
     """A worker with Rota's defaults, or with the settings named in `options`."""
@@ -74,7 +81,7 @@ class RotaAgent(Agent):
     async def producers(self, count: int) -> list[Enqueue]:
         if not self.options.get("notify", True):
             async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as conn:
-                await conn.execute("CREATE OR REPLACE FUNCTION rota.wake() RETURNS void LANGUAGE sql AS ''")
+                await conn.execute(SILENCE)
         if count == 1:
             return [lambda: self.noop.aenqueue(**PAYLOAD)]
 
