@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +129,8 @@ def find_file(path: Path | None = None) -> Path | None:
 
 def read_file(file: Path) -> dict[str, Any]:
     """What a file says."""
+    import tomllib  # here, since many are configured by their environment alone
+
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from rota.config import Settings, load_settings
-from rota.control import retention, webhooks
+from rota.control import retention
 from rota.db.connection import AsyncConn
 from rota.engine.context import Context, desk_of
 from rota.model.payload import PayloadSchema
@@ -61,6 +61,8 @@ async def make_partitions(ctx: Context) -> int:
 
 async def deliver_webhook(ctx: Context, delivery: UUID) -> str:
     """Brings a message to a webhook."""
+    from rota.control import webhooks  # here, since most workers never bring one
+
     return await webhooks.deliver(lambda: _connect(ctx), delivery, _settings_of_application(), is_last=ctx.is_last_attempt)
 
 
