@@ -115,14 +115,14 @@ def test_one_of_each_key_at_a_time(tormented: Engine) -> None:
 
 
 def test_no_period_has_more_starts(tormented: Engine) -> None:
-    # A claimed job begins at once, or within half a second on a busy machine: so much less than a period is looked at. Those of a
+    # A claimed job begins at once, or within most of a second on a busy machine: so much less than a period is looked at. Those of a
     # worker that was stopped began when it was woken up, in a lease that had run out, and were fenced.
     most = tormented.conn.execute(
         """WITH v AS (SELECT * FROM visit v WHERE v.task = 'paced'
                       AND NOT EXISTS (SELECT FROM ending e WHERE e.pid = v.pid AND e.at < v.began))
            SELECT max((SELECT count(*) FROM v o WHERE o.began >= v.began AND o.began < v.began + make_interval(secs => %s)))
            FROM v""",
-        [PERIOD_S - 0.5],
+        [PERIOD_S - 0.8],
     ).fetchone()
     assert most is not None
     assert most[0] <= STARTS

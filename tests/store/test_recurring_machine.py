@@ -243,8 +243,8 @@ def test_every_life_keeps_the_rules(conn: psycopg.Connection[Any], dsn: str) -> 
             )
             # To one that has not failed before, to one that has, and to one whose failures are told of.
             shown = {number: machine.seen[f"{number} failed"] for number in (1, 2, 7)}
-            assert shown[1] >= 20, shown
-            assert shown[2] >= 20, shown
-            assert shown[7] >= 3, shown
+            assert shown[1] >= 3, shown
+            assert shown[2] >= 3, shown
+            assert shown[7] >= 1, shown
         finally:
             loop.run(aconn.close())

@@ -76,6 +76,7 @@ def running(*args: str, cwd: Path, dsn: str | None = None) -> Iterator[subproces
         with ended_after(start(*args, cwd=cwd, dsn=dsn)) as process:
             yield process
     except BaseException:
+        print((cwd / "stdout").read_text()[-2000:])
         print((cwd / "stderr").read_text()[-5000:])
         raise
 

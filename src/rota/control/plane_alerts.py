@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-from uuid import UUID
+from typing import TYPE_CHECKING
 
-from rota.control import alerts, webhooks
 from rota.control.plane_base import Plane
 from rota.control.versions import check_version
-from rota.control.webhooks import Added
-from rota.db.connection import AsyncConn
-from rota.store.alerts import AlertRecord
-from rota.store.webhooks import DeliveryRecord, WebhookRecord
+from rota.lazy import Lazy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from rota.control import alerts, webhooks
+    from rota.control.webhooks import Added
+    from rota.db.connection import AsyncConn
+    from rota.store.alerts import AlertRecord
+    from rota.store.webhooks import DeliveryRecord, WebhookRecord
+else:  # each is loaded by the first who asks for it: a command needs one noun of many
+    alerts = Lazy("rota.control.alerts")
+    webhooks = Lazy("rota.control.webhooks")
 
 
 class AlertPlane(Plane):

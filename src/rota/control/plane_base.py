@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import psycopg
 
-from rota.control import audit, enqueue, schedules
 from rota.control.access import Actor, Policy, check
 from rota.db.carriers import AsyncPsycopgCarrier
-from rota.db.connection import AsyncConn
 from rota.db.steps import Steps, carry_out_async
 from rota.errors import Conflict, Forbidden
-from rota.model.limits import QueueLimits
-from rota.model.task import TaskSpec
+from rota.lazy import Lazy
 from rota.store import jobs_change
-from rota.store.intake import Intake
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from rota.control import audit, enqueue, schedules
+    from rota.db.connection import AsyncConn
+    from rota.model.limits import QueueLimits
+    from rota.model.task import TaskSpec
+    from rota.store.intake import Intake
+else:  # each is loaded by the first who asks for it: a command needs one noun of many
+    audit = Lazy("rota.control.audit")
+    enqueue = Lazy("rota.control.enqueue")
+    schedules = Lazy("rota.control.schedules")
 
 Result = TypeVar("Result")
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from uuid import UUID
+from typing import TYPE_CHECKING
 
-from rota.control import error_groups, logs, runs, stats, tasks
-from rota.control.error_groups import ErrorDetail, ErrorGroup
-from rota.control.logs import LogPage, NewLines
 from rota.control.plane_base import Plane
-from rota.control.runs import RunPage
-from rota.control.stats import TaskStats
-from rota.model.capped import Capped
+from rota.lazy import Lazy
 from rota.model.filters import RunFilter
-from rota.model.log_filter import LogFilter
-from rota.store.logs_read import Place
-from rota.store.runs_read import RunDetail, RunId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from rota.control import error_groups, logs, runs, stats, tasks
+    from rota.control.error_groups import ErrorDetail, ErrorGroup
+    from rota.control.logs import LogPage, NewLines
+    from rota.control.runs import RunPage
+    from rota.control.stats import TaskStats
+    from rota.model.capped import Capped
+    from rota.model.log_filter import LogFilter
+    from rota.store.logs_read import Place
+    from rota.store.runs_read import RunDetail, RunId
+else:  # each is loaded by the first who asks for it: a command needs one noun of many
+    error_groups = Lazy("rota.control.error_groups")
+    logs = Lazy("rota.control.logs")
+    runs = Lazy("rota.control.runs")
+    stats = Lazy("rota.control.stats")
+    tasks = Lazy("rota.control.tasks")
 
 
 class HistoryPlane(Plane):

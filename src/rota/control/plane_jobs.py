@@ -4,23 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
-from rota.control import calendar_jobs, edit, error_groups, explain, job_stats, reschedule, service
-from rota.control.explain import Explanation
-from rota.control.job_stats import JobStats
 from rota.control.plane_base import Plane
-from rota.control.service import Bulk, JobDetail, JobPage
-from rota.db.connection import AsyncConn
-from rota.model.calendar_job import CalendarJob, ScheduledJobs
-from rota.model.capped import Capped
+from rota.lazy import Lazy
 from rota.model.filters import JobFilter
 from rota.store import jobs_change
-from rota.store.jobs_read import JobSummary
 
-Progress = Callable[[Bulk], None]
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from rota.control import calendar_jobs, edit, error_groups, explain, job_stats, reschedule, service
+    from rota.control.explain import Explanation
+    from rota.control.job_stats import JobStats
+    from rota.control.service import Bulk, JobDetail, JobPage
+    from rota.db.connection import AsyncConn
+    from rota.model.calendar_job import CalendarJob, ScheduledJobs
+    from rota.model.capped import Capped
+    from rota.store.jobs_read import JobSummary
+else:  # each is loaded by the first who asks for it: a command needs one noun of many
+    calendar_jobs = Lazy("rota.control.calendar_jobs")
+    edit = Lazy("rota.control.edit")
+    error_groups = Lazy("rota.control.error_groups")
+    explain = Lazy("rota.control.explain")
+    job_stats = Lazy("rota.control.job_stats")
+    reschedule = Lazy("rota.control.reschedule")
+    service = Lazy("rota.control.service")
+
+Progress = Callable[["Bulk"], None]
 
 
 class JobPlane(Plane):
@@ -146,7 +158,7 @@ class JobPlane(Plane):
 
     async def _bulk(self, conn: AsyncConn, operation: str, filter: JobFilter, progress: Progress | None, work: Any) -> Bulk:
         """Many transactions, and one record of them all: also of those before an error, which stay."""
-        done = Bulk(0, 0)
+        done = service.Bulk(0, 0)
 
         def told(bulk: Bulk) -> None:
             nonlocal done

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from uuid import UUID
+from typing import TYPE_CHECKING
 
-from rota.control import accounts, api_tokens, audit
-from rota.control.accounts import AccountPage
-from rota.control.api_tokens import NewToken, TokenPage
-from rota.control.audit import AuditPage
 from rota.control.plane_base import Plane
 from rota.errors import AuthError
-from rota.store.accounts import Account
-from rota.store.api_tokens import TokenRecord
+from rota.lazy import Lazy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from rota.control import accounts, api_tokens, audit
+    from rota.control.accounts import AccountPage
+    from rota.control.api_tokens import NewToken, TokenPage
+    from rota.control.audit import AuditPage
+    from rota.store.accounts import Account
+    from rota.store.api_tokens import TokenRecord
+else:  # each is loaded by the first who asks for it: a command needs one noun of many
+    accounts = Lazy("rota.control.accounts")
+    api_tokens = Lazy("rota.control.api_tokens")
+    audit = Lazy("rota.control.audit")
 
 
 class People(Plane):

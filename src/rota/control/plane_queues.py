@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
-from rota.control import queue_limits, service
 from rota.control.plane_base import Plane
-from rota.control.service import Queue
 from rota.control.versions import check_version
-from rota.db.connection import AsyncConn
 from rota.errors import UsageError
+from rota.lazy import Lazy
 from rota.model.filters import check_text
 from rota.store import queues
-from rota.store.workers_read import WorkerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from rota.control import queue_limits, service
+    from rota.control.service import Queue
+    from rota.db.connection import AsyncConn
+    from rota.store.workers_read import WorkerRecord
+else:  # each is loaded by the first who asks for it: a command needs one noun of many
+    queue_limits = Lazy("rota.control.queue_limits")
+    service = Lazy("rota.control.service")
 
 MAX_REASON = 500
 

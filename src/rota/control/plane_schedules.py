@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from rota.control import schedule_views, schedules
 from rota.control.plane_base import Plane
-from rota.control.schedule_views import Preview, ScheduleDetail, SchedulePage
 from rota.control.versions import check_version
-from rota.db.connection import AsyncConn
 from rota.errors import Conflict
-from rota.model.cron import Upcoming
-from rota.model.duration import Duration
+from rota.lazy import Lazy
 from rota.model.filters import check_text
-from rota.model.schedule import Timing
-from rota.model.schedule_record import ScheduleRecord
 from rota.store import schedule_changes, schedule_reads, tasks_read
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from rota.control import schedule_views, schedules
+    from rota.control.schedule_views import Preview, ScheduleDetail, SchedulePage
+    from rota.db.connection import AsyncConn
+    from rota.model.cron import Upcoming
+    from rota.model.duration import Duration
+    from rota.model.schedule import Timing
+    from rota.model.schedule_record import ScheduleRecord
+else:  # each is loaded by the first who asks for it: a command needs one noun of many
+    schedule_views = Lazy("rota.control.schedule_views")
+    schedules = Lazy("rota.control.schedules")
 
 
 class SchedulePlane(Plane):

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from typing import Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
-from rota.control import enqueue, sync, tasks
 from rota.control.plane_base import Plane
-from rota.control.sync import Plan
-from rota.control.tasks import TaskPage, TaskView
 from rota.control.versions import check_version
-from rota.db.connection import AsyncConn
 from rota.errors import UsageError
+from rota.lazy import Lazy
 from rota.model.filters import check_text
 from rota.store import task_sync
-from rota.store.task_sync import Synced
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from uuid import UUID
+
+    from rota.control import enqueue, sync, tasks
+    from rota.control.sync import Plan
+    from rota.control.tasks import TaskPage, TaskView
+    from rota.db.connection import AsyncConn
+    from rota.store.task_sync import Synced
+else:  # each is loaded by the first who asks for it: a command needs one noun of many
+    enqueue = Lazy("rota.control.enqueue")
+    sync = Lazy("rota.control.sync")
+    tasks = Lazy("rota.control.tasks")
 
 
 class TaskPlane(Plane):

@@ -49,8 +49,30 @@ _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{4,}\.[\w-]*")
 
 _PLAIN = (int, float, type(None), UUID, datetime, date, timedelta, Decimal, PurePath, Enum)
 _marked: dict[str, None] = {}  # for as long as the process lives
-_of_run: ContextVar[tuple[str, ...]] = ContextVar("rota_secrets", default=())
 _lock = threading.Lock()
+
+
+class _Known:
+    """Secrets of a run. Most runs say nothing in which they could be, so their forms are made when somebody does."""
+
+    __slots__ = ("_forms", "_values")
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self._values = tuple(values)
+        self._forms: tuple[str, ...] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """All ways in which they may be written, the longest first."""
+        if self._forms is None:
+            self._forms = _longest_first(self._values)
+        return self._forms
+
+
+_of_run: ContextVar[_Known | None] = ContextVar("rota_secrets", default=None)
 
 
 class Shown(str):
@@ -71,7 +93,7 @@ def mark_secret(value: str) -> None:
 @contextmanager
 def secrets_known(values: Iterable[str]) -> Iterator[None]:
     """Hides these values within the block, in this context and those copied from it."""
-    before = _of_run.set(_longest_first(values))
+    before = _of_run.set(_Known(values))
     try:
         yield
     finally:
@@ -80,7 +102,7 @@ def secrets_known(values: Iterable[str]) -> Iterator[None]:
 
 def know_secrets(values: Iterable[str]) -> None:
     """Hides these values in the context in which this is called, for as long as that lives."""
-    _of_run.set(_longest_first(values))
+    _of_run.set(_Known(values))
 
 
 def names_secret(name: object) -> bool:
@@ -134,8 +156,10 @@ def redact_text(text: str) -> str:
 
 
 def _hide_known(text: str) -> str:
-    if of_run := _of_run.get():
-        for value in of_run:
+    if len(text) < MIN_CHARS:
+        return text
+    if (of_run := _of_run.get()) is not None:
+        for value in of_run.forms:
             if value in text:
                 text = text.replace(value, HIDDEN)
     if _marked:
