@@ -115,8 +115,8 @@ def test_one_of_each_key_at_a_time(tormented: Engine) -> None:
 
 
 def test_no_period_has_more_starts(tormented: Engine) -> None:
-    # A claimed job begins at once, or within most of a second on a busy machine: so much less than a period is looked at. Those of a
-    # worker that was stopped began when it was woken up, in a lease that had run out, and were fenced.
+    # A claimed job begins at once, or within most of a second on a busy machine: so much less than a period is looked at. What a
+    # worker began that had been stopped, it began when it was woken up, in a lease that had run out, and was fenced.
     most = tormented.conn.execute(
         """WITH v AS (SELECT * FROM visit v WHERE v.task = 'paced'
                       AND NOT EXISTS (SELECT FROM ending e WHERE e.pid = v.pid AND e.at < v.began))
