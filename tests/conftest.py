@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import closing
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +44,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN] = Run()
     if not hasattr(config, "workerinput"):
         leftovers.mark()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int | None:
-    """Half as many processes again as there are cores: a good part of their time tests wait."""
-    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else ceil(1.5 * (os.cpu_count() or 1))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -223,6 +223,6 @@ def test_several_rescuers_rescue_once(engine: Engine) -> None:
         WorkerProcess(APP, engine.dsn, dead_after_s=0.2, restart_grace_s=0),
     ):
         wait_until(lambda: engine.count(f"rota.job WHERE worker_id = '{dead}'") == 0)
+        wait_until(lambda: engine.count(f"rota.worker WHERE id = '{dead}' AND stop_reason = 'died'") == 1)
     counts = engine.conn.execute("SELECT count(*), count(DISTINCT job_id) FROM rota.run WHERE outcome = 'lost'").fetchone()
     assert counts == (1200, 1200)
-    assert engine.conn.execute("SELECT stop_reason FROM rota.worker WHERE id = %s", [dead]).fetchone() == ("died",)
