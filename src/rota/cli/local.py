@@ -46,7 +46,7 @@ class OneConnection:
 
     def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """Commands work from an event loop only."""
-        raise NotImplementedError
+        raise AssertionError("commands work from an event loop")
 
     def close(self) -> None:
         """Whoever opened it closes it."""
