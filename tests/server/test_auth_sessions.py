@@ -176,6 +176,7 @@ async def test_to_know_who_asks_is_one_statement(server: Serving, monkeypatch: p
         statements.append(query)
         return await execute(self, query, *args, **options)
 
+    await status(server, held[-1])  # that a token was used is written down, once a minute at most
     monkeypatch.setattr(psycopg.AsyncCursor, "execute", counting)
     for each in held:
         statements.clear()

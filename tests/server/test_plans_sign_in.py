@@ -37,9 +37,9 @@ def statements(n: int) -> list[tuple[str, dict[str, Any]]]:
     link = {"email": f"user{n}@example.org", "peer": f"10.0.0.{n % 200}", "hash": sha256(f"new {n}".encode()).digest()}
     link |= {"minutes": 15, "per_address": 3, "per_peer": 30, "may_sign_up": False}
     return [
-        (accounts.SQL["accounts_by_cookie"], {"hash": digest}),
-        (accounts.SQL["accounts_by_jwt"], {"id": odd, "account": odd}),
-        (api_tokens.SQL["api_tokens_use"], {"hash": digest}),
+        (accounts.SQL["accounts_by_cookies"], {"hashes": [digest]}),
+        (accounts.SQL["accounts_by_jwts"], {"ids": [odd]}),
+        (api_tokens.SQL["api_tokens_find"], {"hashes": [digest]}),
         (accounts.SQL["accounts_request_link"], link),
         (accounts.SQL["accounts_claim_link"], {"hash": digest}),
     ]

@@ -24,7 +24,6 @@ from rota.control.plane import ControlPlane
 from rota.errors import AuthError, CrossOrigin, Forbidden
 from rota.server.scope import PRINCIPAL
 from rota.server.state import State, state_of
-from rota.store import accounts, api_tokens
 from rota.store.accounts import Holder
 
 Via = Literal["session", "jwt", "token"]
@@ -84,10 +83,10 @@ def signed_in() -> Callable[[Request], Awaitable[Principal]]:
     return known
 
 
-def public() -> Callable[[], None]:
+def public() -> Callable[[], Awaitable[None]]:
     """A dependency that lets everybody pass, and says so."""
 
-    def open_to_all() -> None:
+    async def open_to_all() -> None:  # async, or it would be called in a thread
         return None
 
     setattr(open_to_all, RULE, "public")
@@ -158,19 +157,17 @@ def _origins(request: Request) -> set[str]:
 
 
 async def _by_cookie(state: State, value: str) -> Principal:
-    async with state.connection() as conn:
-        return _principal(await accounts.by_cookie(conn, hash=hash_of(value)), "session")
+    return _principal(await state.holders.by_cookie.ask(hash_of(value)), "session")
 
 
 async def _by_jwt(state: State, value: str) -> Principal:
     claims = state.signer.read(value)
-    async with state.connection() as conn:
-        return _principal(await accounts.by_jwt(conn, id=claims.session_id, account=claims.account_id), "jwt")
+    holder = await state.holders.by_jwt.ask(claims.session_id)
+    return _principal(holder if holder is not None and holder.id == claims.account_id else None, "jwt")
 
 
 async def _by_token(state: State, value: str) -> Principal:
-    async with state.connection() as conn:
-        return _principal(await api_tokens.use(conn, hash=hash_of(value)), "token")
+    return _principal(await state.holders.by_token.ask(hash_of(value)), "token")
 
 
 def _principal(holder: Holder | None, via: Via) -> Principal:

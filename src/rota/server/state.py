@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from fastapi import Depends
 from starlette.requests import Request
 
 from rota.config import Settings
@@ -16,12 +17,15 @@ from rota.db.connection import AsyncConn
 from rota.db.failures import explained
 from rota.db.pool import Haste, Pools
 from rota.errors import ConfigError
+from rota.model.job import Enqueued, NewJob
 from rota.server.background import Background
+from rota.server.holders import Holders
 from rota.server.hub import Hub
 from rota.server.jwts import Signer
 from rota.server.mail import Outbox, transport_of
 from rota.server.readiness import Readiness
 from rota.server.scraping import Gauges
+from rota.server.together import Together
 from rota.server.tracing import Requests
 from rota.store.intake import Intake
 
@@ -35,7 +39,7 @@ WAIT_S = 3.0  # for a free connection: whoever asks is told to come back, rather
 
 
 class State:
-    """What belongs to one server; `request.app.state.rota` in a route, or `Depends(state_of)`."""
+    """What belongs to one server; `state_of(request)`, or a route's parameter of the type `Server`."""
 
     def __init__(self, app: Rota, settings: Settings) -> None:
         self.app = app
@@ -52,6 +56,8 @@ class State:
         self.on_broken: Callable[[], None] = self.stop  # what to do when the worker inside has ended by itself
         self.signer = Signer(settings.auth.secret or "", app.name)
         self.outbox = Outbox(transport_of(settings))
+        self.holders = Holders(self.connection)
+        self.arrivals: Together[NewJob, Enqueued] = Together(self._store)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConn]:
@@ -59,6 +65,10 @@ class State:
         with explained:
             async with self.connections.async_connection() as conn:
                 yield conn
+
+    async def _store(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        async with self.connection() as conn:
+            return await self.app.aenqueue_many(jobs, conn=conn)
 
     def start(self) -> None:
         """Begins what goes on beside the requests."""
@@ -91,6 +101,14 @@ def state_of(request: Request) -> State:
     """The state of the server that a request came to."""
     state: State = request.app.state.rota
     return state
+
+
+async def given_state(request: Request) -> State:
+    """The same as a dependency: one that is not async would be called in a thread, which takes longer than all the rest."""
+    return state_of(request)
+
+
+Server = Annotated[State, Depends(given_state)]
 
 
 def with_secret(settings: Settings) -> Settings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -124,14 +124,14 @@ async def open_session(conn: AsyncConn, *, id: UUID, hash: bytes | None, account
     return row[0], row[1]
 
 
-async def by_cookie(conn: AsyncConn, *, hash: bytes) -> Holder | None:
-    """Whose session this is."""
-    return await _holder(conn, SQL["accounts_by_cookie"], {"hash": hash})
+async def by_cookies(conn: AsyncConn, hashes: Sequence[bytes]) -> dict[bytes, Holder]:
+    """Whose sessions these are."""
+    return await _holders(conn, SQL["accounts_by_cookies"], {"hashes": list(hashes)})
 
 
-async def by_jwt(conn: AsyncConn, *, id: UUID, account: UUID) -> Holder | None:
-    """Whose JWT this is."""
-    return await _holder(conn, SQL["accounts_by_jwt"], {"id": id, "account": account})
+async def by_jwts(conn: AsyncConn, ids: Sequence[UUID]) -> dict[UUID, Holder]:
+    """Whose JWTs these are."""
+    return await _holders(conn, SQL["accounts_by_jwts"], {"ids": list(ids)})
 
 
 async def end_session(conn: AsyncConn, id: UUID) -> None:
@@ -145,7 +145,7 @@ async def _account(conn: AsyncConn, block: str, parameters: Mapping[str, Any]) -
         return await cursor.fetchone()
 
 
-async def _holder(conn: AsyncConn, statement: Any, parameters: Mapping[str, Any]) -> Holder | None:
-    async with conn.cursor(row_factory=class_row(Holder)) as cursor:
-        await cursor.execute(statement, parameters)
-        return await cursor.fetchone()
+async def _holders(conn: AsyncConn, statement: Any, parameters: Mapping[str, Any]) -> dict[Any, Holder]:
+    """Whom credentials stand for, by what each was looked up by: a statement's first column."""
+    found = await (await conn.execute(statement, parameters)).fetchall()
+    return {asked: Holder(*rest) for asked, *rest in found}

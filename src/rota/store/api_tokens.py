@@ -77,8 +77,9 @@ async def revoke(conn: AsyncConn, id: int, *, account: UUID | None = None) -> bo
     return (await conn.execute(SQL["api_tokens_revoke"], {"id": id, "account": account})).rowcount == 1
 
 
-async def use(conn: AsyncConn, *, hash: bytes) -> Holder | None:
-    """Whom a token stands for, and that it was used."""
-    async with conn.cursor(row_factory=class_row(Holder)) as cursor:
-        await cursor.execute(SQL["api_tokens_use"], {"hash": hash})
-        return await cursor.fetchone()
+async def use_all(conn: AsyncConn, hashes: Sequence[bytes]) -> dict[bytes, Holder]:
+    """Whom tokens stand for, and that they were used."""
+    found = await (await conn.execute(SQL["api_tokens_find"], {"hashes": list(hashes)})).fetchall()
+    if unnoticed := [credential for _, credential, *_, long_ago in found if long_ago]:
+        await conn.execute(SQL["api_tokens_use"], {"ids": unnoticed})
+    return {hash: Holder(*rest) for hash, *rest, _ in found}

@@ -52,16 +52,15 @@ INSERT INTO rota.session (id, token_hash, account_id, expires_at)
 VALUES (%(id)s, %(hash)s, %(account)s, rota.now() + make_interval(hours => %(hours)s))
 RETURNING created_at, expires_at
 
--- name: accounts_by_cookie
-SELECT s.id AS credential, a.id, a.email, a.role, NULL::text[] AS scopes
+-- name: accounts_by_cookies
+SELECT s.token_hash, s.id AS credential, a.id, a.email, a.role, NULL::text[] AS scopes
 FROM rota.session s JOIN rota.account a ON a.id = s.account_id
-WHERE s.token_hash = %(hash)s AND s.ended_at IS NULL AND s.expires_at > rota.now() AND a.disabled_at IS NULL
+WHERE s.token_hash = ANY (%(hashes)s) AND s.ended_at IS NULL AND s.expires_at > rota.now() AND a.disabled_at IS NULL
 
--- name: accounts_by_jwt
-SELECT s.id AS credential, a.id, a.email, a.role, NULL::text[] AS scopes
+-- name: accounts_by_jwts
+SELECT s.id, s.id AS credential, a.id, a.email, a.role, NULL::text[] AS scopes
 FROM rota.session s JOIN rota.account a ON a.id = s.account_id
-WHERE s.id = %(id)s AND s.token_hash IS NULL AND s.account_id = %(account)s AND s.ended_at IS NULL AND s.expires_at > rota.now()
-  AND a.disabled_at IS NULL
+WHERE s.id = ANY (%(ids)s) AND s.token_hash IS NULL AND s.ended_at IS NULL AND s.expires_at > rota.now() AND a.disabled_at IS NULL
 
 -- name: accounts_end_session
 UPDATE rota.session SET ended_at = rota.now() WHERE id = %(id)s AND ended_at IS NULL

@@ -19,16 +19,15 @@ WHERE t.id = %(id)s AND (%(account)s::uuid IS NULL OR t.account_id = %(account)s
 UPDATE rota.api_token SET revoked_at = coalesce(revoked_at, rota.now())
 WHERE id = %(id)s AND (%(account)s::uuid IS NULL OR account_id = %(account)s) RETURNING 1
 
+-- name: api_tokens_find
+SELECT t.token_hash, t.id AS credential, a.id, a.email, a.role, t.scopes, coalesce(t.last_used_at < rota.now() - interval '1 minute', true)
+FROM rota.api_token t JOIN rota.account a ON a.id = t.account_id
+WHERE t.token_hash = ANY (%(hashes)s)
+  AND t.revoked_at IS NULL AND coalesce(t.expires_at > rota.now(), true) AND a.disabled_at IS NULL
+
 -- name: api_tokens_use
--- Who a token stands for. That it was used is written down once a minute at most, and never waited for.
-WITH found AS (
-    SELECT t.id AS credential, a.id, a.email, a.role, t.scopes, t.last_used_at
-    FROM rota.api_token t JOIN rota.account a ON a.id = t.account_id
-    WHERE t.token_hash = %(hash)s AND t.revoked_at IS NULL AND coalesce(t.expires_at > rota.now(), true) AND a.disabled_at IS NULL
-), used AS (
-    UPDATE rota.api_token SET last_used_at = rota.now() WHERE id = (
-        SELECT u.id FROM rota.api_token u
-        WHERE u.id = (SELECT credential FROM found WHERE coalesce(last_used_at < rota.now() - interval '1 minute', true))
-        FOR UPDATE SKIP LOCKED)
-)
-SELECT credential, id, email, role, scopes FROM found
+-- That they are used: written down once a minute at most, and never waited for.
+UPDATE rota.api_token SET last_used_at = rota.now() WHERE id IN (
+    SELECT u.id FROM rota.api_token u
+    WHERE u.id = ANY (%(ids)s) AND coalesce(u.last_used_at < rota.now() - interval '1 minute', true)
+    FOR UPDATE SKIP LOCKED)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from rota.control.plane import ControlPlane
 from rota.server.guard import allow, public
 from rota.server.scraping import scrape
-from rota.server.state import State, state_of
+from rota.server.state import Server
 
 router = APIRouter(tags=["health"])
 open_metrics = APIRouter(tags=["health"])  # one of these two, by server.metrics_public
@@ -40,7 +40,7 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz", dependencies=[Depends(public())], responses={503: {"model": Ready, "description": "It is not ready."}})
-async def readyz(state: Annotated[State, Depends(state_of)], response: Response) -> Ready:
+async def readyz(state: Server, response: Response) -> Ready:
     """Says whether the database is there, with this version's schema, and the server is not stopping: for who sends requests."""
     wrong = await state.readiness.check()
     if wrong is None:
@@ -56,14 +56,14 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 
 
 @open_metrics.get("/metrics", dependencies=[Depends(public())], response_class=Response, responses=_ANSWER)
-async def metrics_for_all(state: Annotated[State, Depends(state_of)]) -> Response:
+async def metrics_for_all(state: Server) -> Response:
     """Requests by route, status and duration; jobs by queue; and what the worker inside counts, if there is one."""
     return Response(await scrape(state), media_type=CONTENT_TYPE_LATEST)
 
 
 @guarded_metrics.get("/metrics", response_class=Response, responses=_ANSWER)
 async def metrics(
-    state: Annotated[State, Depends(state_of)], _control: Annotated[ControlPlane, Depends(allow("metrics.read"))]
+    state: Server, _control: Annotated[ControlPlane, Depends(allow("metrics.read"))]
 ) -> Response:
     """Requests by route, status and duration; jobs by queue; and what the worker inside counts, if there is one."""
     return Response(await scrape(state), media_type=CONTENT_TYPE_LATEST)

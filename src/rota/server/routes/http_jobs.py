@@ -18,13 +18,12 @@ from rota.server.fields import Body, Text, Time
 from rota.server.guard import Principal, signed_in
 from rota.server.paging import CursorText, Limit, Page, decode_cursor, decode_id, encode_cursor, next_cursor
 from rota.server.schemas import JobState, problems
-from rota.server.state import State, state_of
+from rota.server.state import Server
 
 router = APIRouter(tags=["own jobs"])
 
 Seconds = Annotated[float, Field(ge=0, le=86_400, strict=True)]
 Me = Annotated[Principal, Depends(signed_in())]
-Server = Annotated[State, Depends(state_of)]
 
 
 class RetryPolicy(Body):
@@ -104,7 +103,9 @@ async def create_http_job(
     origin = {"kind": "api", "user": who.email, "asked": body.timing}
     options = body.options() | {"key": body.idempotency_key or idempotency_key, "owner": owner, "triggered_by": origin}
     job = server.app.call(body.url, **options)
-    async with server.connection() as conn:
+    if job.settings.key is None:
+        return shown_new((await server.arrivals.ask(job)).id, job)
+    async with server.connection() as conn:  # by itself: it may have to wait for another with its key
         [stored] = await server.app.aenqueue_many([job], conn=conn)
         if stored.created:
             return shown_new(stored.id, job)

@@ -10,7 +10,7 @@ from rota.control.plane import ControlPlane
 from rota.server.events import EventStream
 from rota.server.guard import allow
 from rota.server.looks import KINDS
-from rota.server.state import State, state_of
+from rota.server.state import Server
 
 router = APIRouter(prefix="/api/admin", tags=["stream"])
 
@@ -30,7 +30,7 @@ EXAMPLE = (
 )
 async def stream(
     request: Request,
-    state: Annotated[State, Depends(state_of)],
+    state: Server,
     control: Annotated[ControlPlane, Depends(may_look)],
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> Response:
