@@ -54,6 +54,7 @@ PLAIN: list[tuple[Any, Any]] = [
     (Point(1, 2.0), {"x": 1, "y": 2.0}),
     (UUID(int=1), str(UUID(int=1))),
     (datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01T00:00:00Z"),
+    *[(text, text) for text in ('"', "\\", '\\"', '\\\\"\\', "NULL", "{a,b}", "}", "a,b", " ", "line\nbreak\ttab\r", "'", "%s")],
 ]
 ODD: list[Any] = [
     math.nan, -math.inf, [1e308 * 10], b"\xff\x00", "\x00", "\ud800", {"\x00": "\ud800"}, nested(5000), nested(500), Loop(),

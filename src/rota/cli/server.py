@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib.util
 import os
 import secrets
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rota.cli import garbage
 from rota.cli.database import check_schema
 from rota.cli.locate import AppOption, find_app
 from rota.cli.output import say
@@ -87,9 +87,7 @@ def _serve(location: str | None, listening: socket.socket) -> None:
 
     application = find_app(location) or _bare_app()
     check_schema(application.settings.database)
-    # What has been imported never becomes garbage: walking it in every full collection would hold up all requests for a moment.
-    gc.collect()
-    gc.freeze()
+    garbage.settle()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         raise typer.Exit(runner.run(serve(application, listening, on_signals)))
 

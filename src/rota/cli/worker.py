@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli import garbage
 from rota.cli.database import check_schema
 from rota.cli.locate import AppOption, need_app
 from rota.cli.signals import on_signals
@@ -76,9 +76,7 @@ def _work(application: Rota, chosen: dict[str, Any], metrics_port: int | None) -
         with contextlib.nullcontext() if metrics_port is None else _probe(events, metrics_port):
             await running.run()
 
-    # What has been imported never becomes garbage: walking it in every full collection would stop all handlers for a moment.
-    gc.collect()
-    gc.freeze()
+    garbage.settle()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(work())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -30,6 +31,7 @@ GRACE_S = 1.0  # for a handler that was told to stop
 IDLE_S = 60.0  # a process that nobody has needed for this long is ended
 CLOSE_S = 1.0
 SUSPECTS_AT_A_TIME = 4
+STARTS_AT_A_TIME = max(1, (os.cpu_count() or 1) // 2)  # more would only slow each other down, and the worker
 
 
 class Quarantine:
@@ -57,6 +59,8 @@ class Quarantine:
         self._idle: list[IsolatedProcess] = []
         self._retiring: asyncio.TimerHandle | None = None
         self._suspects = asyncio.Semaphore(SUSPECTS_AT_A_TIME)
+        self._starting = 0
+        self._change = asyncio.Event()  # a process is free, or has started
 
     async def perform(self, slot: Slot, run: Run, spec: TaskSpec) -> Any:
         """Performs a run in a process of its own and gives what the handler gave.
@@ -83,7 +87,7 @@ class Quarantine:
     async def _prepare(self, spec: TaskSpec) -> IsolatedProcess:
         """A process that has imported the handler."""
         reference = _refer_to(spec)
-        process = self._take() or self._start()
+        process, is_new = await self._take_or_start()
         try:
             async with asyncio.timeout(READY_WITHIN_S):
                 await process.connect(self._welcome)
@@ -96,6 +100,10 @@ class Quarantine:
         except BaseException:
             await process.kill()
             raise
+        finally:
+            if is_new:
+                self._starting -= 1
+                self._tell_of_change()
         if answer is None:
             raise WorkerCrashed(f"its process {await process.end()} while it imported {reference['module']}")
         if "error" in answer:
@@ -126,11 +134,21 @@ class Quarantine:
         self._put_back(process)
         return _read_answer(run, answer)
 
-    def _start(self) -> IsolatedProcess:
-        process = IsolatedProcess()
-        self._processes.add(process)
-        process.exited.add_done_callback(lambda _: self._processes.discard(process))
-        return process
+    async def _take_or_start(self) -> tuple[IsolatedProcess, bool]:
+        """A process that is free, or a new one: while as many start as should, whichever is there first."""
+        while (process := self._take()) is None:
+            if self._starting < STARTS_AT_A_TIME:
+                process = IsolatedProcess()
+                self._starting += 1
+                self._processes.add(process)
+                process.exited.add_done_callback(lambda _, each=process: self._processes.discard(each))
+                return process, True
+            await self._change.wait()
+        return process, False
+
+    def _tell_of_change(self) -> None:
+        self._change.set()
+        self._change.clear()
 
     def _take(self) -> IsolatedProcess | None:
         while self._idle:
@@ -142,6 +160,7 @@ class Quarantine:
     def _put_back(self, process: IsolatedProcess) -> None:
         process.idle_since = monotonic()
         self._idle.append(process)
+        self._tell_of_change()
         if self._retiring is None:
             self._retiring = asyncio.get_running_loop().call_later(IDLE_S, self._retire)
 

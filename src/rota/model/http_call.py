@@ -80,6 +80,11 @@ class Target(NamedTuple):
     host: str  # a name in small ASCII letters, or an address without brackets
     port: int
 
+    @property
+    def whole(self) -> str:
+        """The URL with its query."""
+        return f"{self.url}?{self.query}" if self.query else self.url
+
 
 class HttpCall(BaseModel):
     """A call as it is stored: the payload of a job. What may be a secret is stored as one."""
@@ -102,7 +107,8 @@ class HttpCall(BaseModel):
         check_headers({name: value.get_secret_value() for name, value in self.headers.items()})
         _check_body(self.content)
         _check_secrets([each.get_secret_value() for each in self.secrets])
-        parse_timeout(self.timeout_s)
+        if not 0 < self.timeout_s <= MAX_TIMEOUT.total_seconds():
+            parse_timeout(self.timeout_s)  # which says what is wrong with it
         return self
 
     @property

@@ -21,6 +21,7 @@ MAX_DEPTH = 2  # of groups within groups
 MEMBER_SHARE = 8  # a member of a group has so much less room than an error of its own
 MAX_TYPE_CHARS = 200
 _MODULES_UNSAID = ("builtins", "rota.errors", "__main__", "__mp_main__")
+_STRICT = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))  # json.dumps would make one each time
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # the escape, not the text of it
 
 
@@ -100,7 +101,7 @@ def encode_result(value: Any) -> str:
     """A handler's result as JSON text; what JSON cannot hold is kept as its text, what is too long is only described."""
     try:
         # The strict way first: plain values, and NaN refused rather than turned into null.
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text = _STRICT.encode(value)
         text.encode("utf-8")
     except (TypeError, ValueError, RecursionError):
         text = _encode_loosely(value)

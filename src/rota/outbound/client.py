@@ -16,7 +16,7 @@ from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -35,6 +35,7 @@ DNS_TTL_S = 5
 KEEP_ALIVE_S = 4.0  # less than most servers': one that hangs up while we write would cost the call an attempt
 
 _REDIRECTS = (301, 302, 303, 307, 308)
+_LASTING = (301, 308)
 _OF_BODY = ("content-type", "content-encoding", "content-language", "content-location")
 
 
@@ -57,6 +58,11 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
 
+    @classmethod
+    def to(cls, url: str, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Self:
+        """A request to a URL as somebody has written it; UsageError if it is none that may be called."""
+        return cls(read_url(url), method, headers or {}, body)
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -78,6 +84,8 @@ class Answer:
     size: int  # of the body as it came, as far as it was read
     cut: bool  # there was more of it
     redirects: int
+    url: str = ""  # from where it came in the end
+    moved_to: str | None = None  # where redirects lead that are to be remembered (301, 308), up to the first other one
 
 
 class _Hop:
@@ -132,11 +140,12 @@ class Client:
         await self._session.close()
 
     async def _follow(self, request: Request, bounds: Bounds, progress: _Progress) -> Answer:
+        moved_to, lasting = None, True
         while True:
             hop = _Hop(request.target.host)
             token = _hop.set(hop)
             try:
-                answer = await self._send(request, bounds, progress)
+                answer = await self._send(request, bounds, progress, moved_to)
             except (aiohttp.ClientError, OSError, ValueError, UsageError) as error:
                 raise progress.failed(*_explain(error, hop)) from None
             finally:
@@ -144,17 +153,19 @@ class Client:
             if not isinstance(answer, Request):
                 return answer
             request = answer
+            lasting = lasting and progress.status in _LASTING
+            moved_to = request.target.whole if lasting else moved_to
             progress.redirects += 1
             progress.status = None
 
-    async def _send(self, request: Request, bounds: Bounds, progress: _Progress) -> Answer | Request:
+    async def _send(self, request: Request, bounds: Bounds, progress: _Progress, moved_to: str | None) -> Answer | Request:
         """The answer, or the call that it asks for instead."""
         target = request.target
         if (why := self._rules.refuse_host(target.host, target.port)) is not None:
             raise _Refused(why)
         async with self._session.request(
             request.method,
-            URL(f"{target.url}?{target.query}" if target.query else target.url, encoded=True),
+            URL(target.whole, encoded=True),
             headers=_sent(request.headers),
             data=request.body,
             allow_redirects=False,
@@ -166,8 +177,8 @@ class Client:
                     raise _Redirect(f"it was redirected more than {bounds.redirects} times")
                 return _sent_on(request, response.status, location)
             head, size, cut = await _read(response, bounds)
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status, headers, head, size, cut, progress.redirects)
+            headers = {name.lower(): ", ".join(response.headers.getall(name)) for name in response.headers}
+            return Answer(response.status, headers, head, size, cut, progress.redirects, target.whole, moved_to)
 
     def _open_socket(self, info: Any) -> socket.socket:
         """Opens a socket to an address that a name has led to, whoever looked it up and when; or does not."""

@@ -65,6 +65,11 @@ def _array(values: Iterable[object]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
+def _text_array(values: Iterable[str | None]) -> str:
+    # The same for text: two passes in C over each, where psycopg takes one regular expression.
+    return _array("NULL" if each is None else '"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"' for each in values)
+
+
 async def complete(conn: AsyncConn, *, worker: UUID, runs: Sequence[Run]) -> set[str]:
     """Records plain completions and tells the jobs that wait for them; the ids of those that were not ours."""
     runs = sorted(runs, key=_by_id)
@@ -90,7 +95,7 @@ def _completions(worker: UUID, runs: Sequence[Run]) -> dict[str, Any]:
         "tokens": _array([run.token for run in runs]),
         "waited_us": _array([int((run.started - run.claimed) * 1e6) for run in runs]),
         "took_us": _array([int(run.took_s * 1e6) for run in runs]),
-        "results": results if any(results) else None,
+        "results": _text_array(results) if any(results) else None,
     }
 
 

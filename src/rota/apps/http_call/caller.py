@@ -85,14 +85,14 @@ class Caller:
         known += [secret.get_secret_value() for secret in call.secrets]
         body = (call.content or b"").decode("utf-8", "replace")
         text = answer.head.decode("utf-8", "replace")
-        if text:
+        if len(text) >= MIN_CHARS:  # in less there is no secret
             with secrets_known(_fitting([*known, body], text)):
                 text = redact_text(text)
             with secrets_known(_fitting([body[:ECHO_CHARS]], text)):
                 # Of a long body that is said again there may be more than a head has room for: nothing is shown from there on.
                 if (told := redact_text(text)) != text:
                     text = told[: told.index(HIDDEN) + len(HIDDEN)]
-            text = _plain(text).encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+        text = _plain(text).encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
         kind = answer.headers.get("content-type", "")
         return {
             "content_type": kind
