@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,13 @@ from tests.support.postgres import Databases, Majors, server
 
 from rota.db.embedded import EmbeddedPostgres
 
+# Tests start hundreds of processes: without bytecode each would compile all of Rota again, which is a third of its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 RUN = pytest.StashKey["Run"]()
 # The longest first: what a process has begun no other can take from it, and a long one at the end is waited for by all.
+# These for the first process, because several of them need servers of other versions, which each process starts for itself.
 LONG = (
     "tests/chaos/test_chaos.py",
     "tests/chaos/test_schedule_chaos.py",
@@ -29,6 +36,25 @@ LONG = (
     "tests/engine/test_plans_nested.py",
     "tests/engine/test_plans.py",
     "tests/control/test_plans_retention.py",
+)
+# These in turn for the other processes; files or whole directories.
+ALSO_LONG = (
+    "tests/docs/test_snippets.py",
+    "tests/cli/test_demo.py",
+    "tests/browser/",
+    "tests/engine/test_lease.py",
+    "tests/cli/test_dev.py",
+    "tests/control/test_retention_machine.py",
+    "tests/store/test_state_machine.py",
+    "tests/server/test_schemathesis.py",
+    "tests/store/test_recurring_machine.py",
+    "tests/engine/test_outage.py",
+    "tests/engine/test_storm.py",
+    "tests/engine/test_isolate_process.py",
+    "tests/engine/test_endurance.py",
+    "tests/engine/test_dependencies.py",
+    "tests/engine/test_rates.py",
+    "tests/server/test_server_process.py",
 )
 
 
@@ -51,11 +77,36 @@ def pytest_testnodedown(node: Any) -> None:
     node.config.stash[RUN].requirements.update(getattr(node, "workeroutput", {}).get("requirements", ()))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Run more processes than there are cores: most tests wait, for processes and for the clock, more than they compute."""
+    if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 2
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first, whatever the order of the others."""
+    """Put the longest first, whatever the order of the others: first in the share that each process has to begin with."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    shares: list[list[pytest.Item]] = [[] for _ in range(processes)]
+    others = []
     rank = {path: number for number, path in enumerate(LONG)}
-    items.sort(key=lambda item: rank.get(item.location[0], len(LONG)))
+    for item in items:
+        path = item.location[0]
+        if path in rank:
+            shares[0].append(item)
+            continue
+        turn = next((number for number, begin in enumerate(ALSO_LONG) if path.startswith(begin)), None)
+        (others if turn is None else shares[1 + turn % (processes - 1) if processes > 1 else 0]).append(item)
+    shares[0].sort(key=lambda item: rank.get(item.location[0], len(LONG)))
+    rest = iter(others)
+    ordered: list[pytest.Item] = []
+    for number, share in enumerate(shares):  # as large as pytest-xdist makes them: see WorkStealingScheduling
+        size = (len(items) - len(ordered)) // (processes - number)
+        ordered += [*share, *islice(rest, max(0, size - len(share)))]
+    items[:] = [*ordered, *rest]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import termios
 import time
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -30,50 +31,56 @@ def test_it_ends_by_itself(folder: Path) -> None:
     assert result.stderr.endswith("nothing is left running\n")
 
 
-def test_every_outcome_is_seen_and_the_link_signs_in(folder: Path) -> None:
-    fates = ("completed", "snoozed", "retried", "timed out", "failed")
-    with running("demo", "--rate", "60", cwd=folder):
-        link = until(lambda: printed_link((folder / "stderr").read_text()), within=60)
-        cookie = press_button(link)
-        assert cookie is not None
-        assert who_am_i(link, cookie)["role"] == "admin"
-        assert press_button(link) is None
-        until(lambda: all(_figures(folder).get(fate) for fate in fates), within=60)
-
-
 @pytest.mark.req("K01", "S02", "R02")
-def test_schedules_are_seen_firing(folder: Path) -> None:
-    with running("demo", "--rate", "5", cwd=folder):
-        until(lambda: _figures(folder).get("fired", 0) > 2 and _figures(folder).get("skipped"), within=90)
-        port, password = _credentials(folder)
-        with psycopg.connect(f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres", autocommit=True) as conn:
-            failing = "SELECT FROM rota.schedule WHERE key = 'supplier:Nowhere Ltd' AND failing_since IS NOT NULL"
-            until(lambda: conn.execute(failing).fetchall(), within=60)
-            until(lambda: conn.execute("SELECT FROM rota.schedule WHERE key IS NOT NULL AND successes > 0").fetchall())
-            assert not conn.execute("SELECT FROM rota.run WHERE task = 'rota.tick' AND outcome = 'completed'").fetchall()
-
-
-def test_a_killed_worker_is_replaced_and_its_jobs_run_again(folder: Path) -> None:
-    with running("demo", cwd=folder) as demo:
+def test_all_that_can_be_seen_and_done_until_it_is_stopped(folder: Path) -> None:
+    """In one demo: each takes seconds to start, and a while until everything has happened."""
+    with running("demo", "--rate", "60", cwd=folder) as demo:
+        _the_link_signs_in(folder)
         until(lambda: _figures(folder).get("workers") == 2, within=60)
         port, password = _credentials(folder)
-        url = f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres"
-        with psycopg.connect(url, autocommit=True) as conn:
-            until(lambda: conn.execute("SELECT FROM rota.run LIMIT 1").fetchall())
-            (pid,) = until(
-                lambda: conn.execute(
-                    "SELECT w.pid FROM rota.worker w JOIN rota.job j ON j.worker_id = w.id WHERE w.stopped_at IS NULL"
-                ).fetchone()
-            )
-            os.kill(pid, signal.SIGKILL)
-            until(lambda: conn.execute("SELECT FROM rota.worker WHERE pid = %s AND stopped_at IS NOT NULL", [pid]).fetchall())
-            until(lambda: len(conn.execute("SELECT FROM rota.worker WHERE stopped_at IS NULL").fetchall()) == 2)
+        with psycopg.connect(f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres", autocommit=True) as conn:
+            _a_killed_worker_is_replaced(conn)
+            _every_outcome_is_seen(folder)
+            _schedules_are_seen_firing(folder, conn)
         family = descendants(demo.pid)
         began = time.monotonic()
-        demo.send_signal(signal.SIGINT)
+        demo.send_signal(signal.SIGTERM)
         assert demo.wait(30) == 0
         assert time.monotonic() - began < PROMPTLY_S
         until(lambda: not any(alive(each) for each in family), within=10)
+
+
+def _the_link_signs_in(folder: Path) -> None:
+    link = until(lambda: printed_link((folder / "stderr").read_text()), within=60)
+    cookie = press_button(link)
+    assert cookie is not None
+    assert who_am_i(link, cookie)["role"] == "admin"
+    assert press_button(link) is None
+
+
+def _a_killed_worker_is_replaced(conn: psycopg.Connection[Any]) -> None:
+    until(lambda: conn.execute("SELECT FROM rota.run LIMIT 1").fetchall())
+    (pid,) = until(
+        lambda: conn.execute(
+            "SELECT w.pid FROM rota.worker w JOIN rota.job j ON j.worker_id = w.id WHERE w.stopped_at IS NULL"
+        ).fetchone()
+    )
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: conn.execute("SELECT FROM rota.worker WHERE pid = %s AND stopped_at IS NOT NULL", [pid]).fetchall())
+    until(lambda: len(conn.execute("SELECT FROM rota.worker WHERE stopped_at IS NULL").fetchall()) == 2)
+
+
+def _every_outcome_is_seen(folder: Path) -> None:
+    fates = ("completed", "snoozed", "retried", "timed out", "failed")
+    until(lambda: all(_figures(folder).get(fate) for fate in fates), within=60, why=f"for {fates}")
+
+
+def _schedules_are_seen_firing(folder: Path, conn: psycopg.Connection[Any]) -> None:
+    until(lambda: _figures(folder).get("fired", 0) > 2 and _figures(folder).get("skipped"), within=90, why="for a firing")
+    failing = "SELECT FROM rota.schedule WHERE key = 'supplier:Nowhere Ltd' AND failing_since IS NOT NULL"
+    until(lambda: conn.execute(failing).fetchall(), within=60)
+    until(lambda: conn.execute("SELECT FROM rota.schedule WHERE key IS NOT NULL AND successes > 0").fetchall())
+    assert not conn.execute("SELECT FROM rota.run WHERE task = 'rota.tick' AND outcome = 'completed'").fetchall()
 
 
 def test_ctrl_c_on_a_terminal_ends_the_live_view(folder: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 from tests.support import jobs as given
 from tests.support.retained import History, prune
+from tests.support.thorough import examples
 
 from rota.contrib.testing.clock import Clock
 from rota.model.ids import new_id
@@ -112,7 +113,9 @@ def test_every_life_keeps_the_rules(conn: psycopg.Connection[Any], dsn: str) -> 
             machine = type("Machine", (Lives,), {"conn": conn, "aconn": aconn, "loop": loop, "clock": Clock(conn)})
             run_machine(
                 machine,
-                settings=settings(max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)),
+                settings=settings(
+                    max_examples=examples(40), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+                ),
             )
         finally:
             loop.run(aconn.close())

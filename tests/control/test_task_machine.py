@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from tests.support.engine import spec
+from tests.support.thorough import examples
 
 from rota.control import schedules
 from rota.db.carriers import PsycopgCarrier
@@ -182,7 +183,7 @@ class DeploysAndOperators(RuleBasedStateMachine):
 @pytest.mark.req("C02")
 def test_deploys_and_operators_in_any_order(conn: psycopg.Connection[Any]) -> None:
     limits = settings(
-        max_examples=50, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=examples(50), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )
     DeploysAndOperators.conn = conn
     run_state_machine_as_test(DeploysAndOperators, settings=limits)

@@ -32,7 +32,7 @@ def test_memory_is_flat_over_two_hundred_thousand_jobs(engine: Engine) -> None:
         engine.fill("noop", JOBS - WARM)
         wait_until(lambda: engine.count() == 0, 120)
         grown = _memory(worker.pid) - warm
-    assert engine.count("rota.run WHERE outcome = 'completed'") == JOBS
+    assert engine.count("rota.run WHERE outcome = 'completed' AND task = 'noop'") == JOBS  # Rota has tasks too, by the clock
     # A leak of one small object a job would be ten megabytes here.
     assert grown < 4 * 2**20, f"grew by {grown / 2**20:.1f} MiB"
     assert warm < 80 * 2**20, f"{warm / 2**20:.0f} MiB"

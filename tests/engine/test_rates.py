@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 from tests.support.engine import Engine
+from tests.support.thorough import examples
 
 from rota.contrib.testing.clock import Clock
 from rota.db.connection import connect_async
@@ -320,7 +321,10 @@ def test_whatever_happens(conn: psycopg.Connection[Any]) -> None:
     engine = Engine("", conn)
     limit(engine, rate="3/10s", concurrency_key="{customer}", key_rate="2/10s")
     run_machine(
-        Rated, settings=settings(max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+        Rated,
+        settings=settings(
+            max_examples=examples(40), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
     )
 
 

@@ -22,6 +22,7 @@ from tests.support.processes import alive
 
 from rota.db import binaries, embedded, unprivileged
 from rota.db.embedded import EmbeddedPostgres
+from rota.db.home import Home
 from rota.errors import ConfigError, Conflict, DatabaseError
 
 FAST = {"fsync": "off", "shared_buffers": "16MB"}
@@ -42,9 +43,31 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes to 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel has no parent-death signal")
 
 
+@pytest.fixture(scope="module")
+def former(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """The files of a server that has run and ended."""
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("former") / "pg", binaries=pick_binaries(), settings=FAST)
+    with server:
+        pass
+    home = Home(server._folder)
+    yield home
+    home.release()
+    server.remove()
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, former: Home) -> Path:
+    """A folder in which a server has run before: to fill a new one takes initdb ten times as long, and is for tests of that."""
+    home = Home(tmp_path / "pg")
+    subprocess.run(["cp", "-a", former.data, former.password_file, home.root], check=True)
+    home.release()
     return tmp_path / "pg"
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    """A folder that is yet to be made."""
+    return tmp_path / "new"
 
 
 @pytest.fixture
@@ -115,8 +138,8 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
 
 
-def test_it_works(make):
-    with make() as server:
+def test_it_works(make, new):
+    with make(new) as server:
         assert ask(server.dsn(), "SELECT current_user") == "postgres"
         assert ask(server.dsn(tcp=True), "SELECT inet_server_port()") == server.port
         assert ask(server.dsn(), "SELECT current_setting('server_encoding')") == "UTF8"
@@ -145,15 +168,15 @@ def test_data_and_port_survive_a_restart(make, mode):
         assert ask(server.dsn(), "SELECT answer FROM kept") == 42
 
 
-def test_data_survives_in_the_folder(make):
-    with make() as server:
+def test_data_survives_in_the_folder(make, new):
+    with make(new) as server:
         write(server.dsn())
-    with make() as server:
+    with make(new) as server:
         assert ask(server.dsn(), "SELECT answer FROM kept") == 42
 
 
-def test_an_unfinished_initdb_is_begun_anew(make, folder):
-    server = make()
+def test_an_unfinished_initdb_is_begun_anew(make, new):
+    server = make(new)
     with server:
         root = server._home.root
     (root / "data").rename(root / "data.1234")
@@ -287,8 +310,8 @@ def test_a_setting_that_postgres_refuses_is_shown_with_its_words(make):
         make(settings={"shared_buffers": "many"}).start()
 
 
-def test_strangers_stay_outside(make):
-    with make() as server:
+def test_strangers_stay_outside(make, new):
+    with make(new) as server:
         home = server._home
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
             psycopg.connect(re.sub(r":[^:@/]+@", ":guess@", server.dsn(tcp=True)))

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,17 +15,14 @@ from uuid import UUID
 
 import psycopg
 from tests.support.command import environment, start
+from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
 
 
 def until(condition: Callable[[], Any], within: float = 30, why: str = "") -> Any:
     """Wait for something to become true, and give it."""
-    deadline = time.monotonic() + within
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited {within} s in vain {why}"
-        time.sleep(0.02)
-    return value
+    return wait_until(condition, within, why)
 
 
 def alive(pid: int) -> bool:

@@ -9,23 +9,31 @@ from typing import TypeVar
 
 T = TypeVar("T")
 EVERY_S = 0.01
+LONGEST_S = 0.05
+
+
+def pause_s(waited_s: float) -> float:
+    """How long to wait until the next look, after so much waiting: a look costs milliseconds, which the others lack."""
+    return min(max(EVERY_S, waited_s / 10), LONGEST_S)
 
 
 def wait_until(condition: Callable[[], T], deadline_s: float = 30.0, what: str = "") -> T:
     """Look until `condition` gives something true, and return that; fail after `deadline_s`."""
-    deadline = time.monotonic() + deadline_s
+    began = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline, _vain(what, deadline_s)
-        time.sleep(EVERY_S)
+        waited_s = time.monotonic() - began
+        assert waited_s < deadline_s, _vain(what, deadline_s)
+        time.sleep(pause_s(waited_s))
     return value
 
 
 async def until(condition: Callable[[], T], deadline_s: float = 30.0, what: str = "") -> T:
     """`wait_until` for async tests: the event loop goes on meanwhile."""
-    deadline = time.monotonic() + deadline_s
+    began = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline, _vain(what, deadline_s)
-        await asyncio.sleep(EVERY_S)
+        waited_s = time.monotonic() - began
+        assert waited_s < deadline_s, _vain(what, deadline_s)
+        await asyncio.sleep(pause_s(waited_s))
     return value
 
 

@@ -141,10 +141,13 @@ class Quarantine:
                 process = IsolatedProcess()
                 self._starting += 1
                 self._processes.add(process)
-                process.exited.add_done_callback(lambda _, each=process: self._processes.discard(each))
+                process.exited.add_done_callback(partial(self._forget, process))
                 return process, True
             await self._change.wait()
         return process, False
+
+    def _forget(self, process: IsolatedProcess, _: object) -> None:
+        self._processes.discard(process)
 
     def _tell_of_change(self) -> None:
         self._change.set()
