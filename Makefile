@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+PAGES  := dashboard/.built
 
 .DEFAULT_GOAL := help
 
@@ -17,11 +18,27 @@ $(STAMP): requirements/dev.lock pyproject.toml
 
 setup: $(STAMP) ## Make the virtualenv with the locked dependencies
 
-run: $(STAMP) ## Start PostgreSQL, workers, a server and a demo application, with a live view and a link to sign in
+$(PAGES): $(STAMP) $(shell find dashboard -path dashboard/node_modules -prune -o -type f ! -name .built -print)
+	$(BIN)/python hatch_build.py
+	@touch $@
+
+dashboard: $(PAGES) ## Build the dashboard into the package, if its source has changed; no Node is needed
+
+schema: $(STAMP) ## Write the dashboard's types of the API anew, from the server's own document
+	$(BIN)/python -m tests.dashboard.schema
+
+run: $(STAMP) $(PAGES) ## Start PostgreSQL, workers, a server and a demo application, with a live view and a link to sign in
 	$(BIN)/rota demo
 
-test: $(STAMP) ## Run the whole suite, in parallel and in random order
-	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
+browser: ## Install Chromium, which tests of the dashboard use, where there is none (as root, from Debian)
+	@command -v chromium >/dev/null || test -n "$$ROTA_CHROMIUM" \
+		|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-liberation >/dev/null; }
+
+screenshots: $(STAMP) $(PAGES) browser ## Take pictures of every page of the dashboard, light and dark, for the documentation
+	$(BIN)/python -m tests.browser.screenshots
+
+test: $(STAMP) $(PAGES) browser ## Run the whole suite, in parallel and in random order
+	$(BIN)/pytest -p no:schemathesis -n auto --dist worksteal $(ARGS)
 
 check: $(STAMP) ## Lint, types and the import contract
 	$(BIN)/ruff check .
@@ -42,6 +59,12 @@ chaos: $(STAMP) ## 20,000 jobs under kills, restarts and cut connections, judged
 chaos-schedules: $(STAMP) ## A month of 200 schedules, 8 schedulers that are killed, a clock that is set (ARGS="--seed 7")
 	$(BIN)/python -m tests.chaos.schedules $(ARGS)
 
+calendar-kills: $(STAMP) ## 100 workers killed while they synchronise 1,000 events that are edited on both sides (ARGS="--seed 7")
+	$(BIN)/python -m tests.calendars.kills $(ARGS)
+
+feeds-week: $(STAMP) ## A week of 10,000 feeds on a virtual clock, each step judged (ARGS="--feeds 1000 --days 2")
+	$(BIN)/python -m tests.feeds.week $(ARGS)
+
 fuzz: $(STAMP) ## At least 5,000 calls of the whole API made up by Schemathesis (ARGS="--calls 20000 --seed 7")
 	$(BIN)/python -m tests.server.fuzz $(ARGS)
 
@@ -54,9 +77,9 @@ docs: $(STAMP) ## Execute every snippet of README and docs
 lock: $(STAMP) ## Resolve the dependencies anew
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --upgrade --generate-hashes --no-header --no-annotate --quiet -o requirements/dev.lock
 	$(BIN)/uv pip compile pyproject.toml --extra server --universal --generate-hashes --no-header --no-annotate --quiet -c requirements/dev.lock -o requirements/server.lock
-	echo "hatchling>=1.27" | $(BIN)/uv pip compile - --universal --generate-hashes --no-header --no-annotate --quiet -c requirements/dev.lock -o requirements/build.lock
+	printf 'hatchling>=1.27\nnodejs-wheel-binaries>=24\n' | $(BIN)/uv pip compile - --universal --generate-hashes --no-header --no-annotate --quiet -c requirements/dev.lock -o requirements/build.lock
 
 clean: ## Remove the virtualenv, caches and local data
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .rota build dist
+	rm -rf $(VENV) $(PAGES) dashboard/node_modules src/rota/server/dashboard .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .rota build dist
 
-.PHONY: help setup run test check format bench chaos chaos-schedules fuzz matrix docs lock clean
+.PHONY: help setup dashboard schema browser screenshots run test check format bench chaos chaos-schedules calendar-kills feeds-week fuzz matrix docs lock clean

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rota.model.outcome import Cancel, RetryAfter, Snooze
     from rota.model.retry import Retry
     from rota.model.schedule import Timing, cron, every, init
-    from rota.model.secret import Secret
+    from rota.model.secret import Secret, seal, unseal
     from rota.recurring import Recurring
     from rota.store.schedule_changes import Recurrence
     from rota.task import Task
@@ -21,7 +21,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Cancel", "Context", "Enqueued", "NewJob", "Recurrence", "Recurring", "Retry", "RetryAfter", "Rota", "Secret", "Snooze", "Task",
-    "Timing", "cron", "every", "init",
+    "Timing", "cron", "every", "init", "seal", "unseal",
 ]  # fmt: skip
 
 # Imported when first asked for, so that the command line starts fast and an enqueuing process stays small.
@@ -42,6 +42,8 @@ _HOMES = {
     "cron": "rota.model.schedule",
     "every": "rota.model.schedule",
     "init": "rota.model.schedule",
+    "seal": "rota.model.secret",
+    "unseal": "rota.model.secret",
 }
 
 

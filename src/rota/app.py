@@ -72,7 +72,8 @@ class Rota:
         self._queues: dict[str, int] = {"default": 1}
         self._queue_limits: dict[str, QueueLimits] = {}
         self._intake = Intake(Pools(self.settings.database), self._queues.keys(), self._queue_limits)
-        self._included: set[str] = set()
+        self.routers: list[str] = []  # of FastAPI, as "module:attribute": servers have their routes too
+        self.included: dict[str, Any] = {}  # what the `install` of each module has returned
         for module in included_by(self.settings):
             self.include(module)
 
@@ -300,11 +301,14 @@ class Rota:
 
         return worker_of(self, events or self.events, options)
 
-    def include(self, module: str) -> None:
-        """Adds the tasks of another application, such as `rota.apps.feeds`: calls that module's `install` with this one, once."""
-        if module not in self._included:
-            self._included.add(module)
-            importlib.import_module(module).install(self)
+    def include(self, module: str, **options: Any) -> Any:
+        """Adds the tasks of another application, such as `rota.apps.feeds`, once: calls that module's `install` with this one and
+        the options, and gives what that has returned."""
+        if module not in self.included:
+            self.included[module] = importlib.import_module(module).install(self, **options)
+        elif options:
+            raise UsageError(f"{module} is included already: give its options where that is done, and leave it out of app.apps")
+        return self.included[module]
 
     @contextmanager
     def connected_to(self, dsn: str) -> Iterator[None]:

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from rota import Context, NewJob, Retry, Rota, Snooze, cron, every
 
-app = Rota()
+app = Rota(name="rota-demo")  # by which the dashboard knows it
 chance = random.Random()
 SUPPLIERS = ["Alpine Bikes", "Baltic Sails", "Cretan Olives", "Danish Chairs", "Nowhere Ltd"]
 impatient = Retry(max_attempts=4, base="500ms", cap="4s", jitter="500ms")

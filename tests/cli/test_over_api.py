@@ -26,12 +26,17 @@ Conn = psycopg.Connection[Any]
 
 NOON = datetime(2030, 3, 30, 12, 0, tzinfo=UTC)
 ADMIN = "ann@example.org"
-NOUNS = ("jobs", "tasks", "schedules", "runs", "errors", "logs", "alerts", "webhooks", "queues", "workers", "users", "tokens")
+NOUNS = (
+    "overview", "jobs", "tasks", "schedules", "runs", "errors", "logs", "alerts", "webhooks", "queues", "workers", "users",
+    "tokens",
+)  # fmt: skip
 # These work on code and database, or on nothing at all.
 NOT_OVER_API = {"tasks sync", "tasks plan", "users link", "schedules explain"}
 
 # In this order, each in both ways. {name} is something of the world that `build` makes.
 STEPS = [
+    "overview",
+    "overview --json",
     "jobs list",
     "jobs list --json",
     "jobs list --state failed --task w* --queue default --since 1h --text boom",
@@ -297,5 +302,5 @@ def test_no_command_is_left_out() -> None:
     for noun in NOUNS:
         found = typer.main.get_command(importlib.import_module(f"rota.cli.{noun}").app)
         known |= {f"{noun} {verb}" for verb in found.commands} if hasattr(found, "commands") else {noun}
-    taken = {" ".join(step.split()[: 1 if step.startswith("logs") else 2]) for step in STEPS}
+    taken = {" ".join(step.split()[: 1 if step.startswith(("logs", "overview")) else 2]) for step in STEPS}
     assert known - taken == NOT_OVER_API

@@ -218,6 +218,7 @@ async def _call(name: str, method: Callable[..., Awaitable[Any]]) -> None:
         "name": "x", "fingerprint": "abcd", "filter": JobFilter(task="x"), "timing": every("1h"), "payload": {},
         "url": "https://example.org", "run_at": datetime.now(UTC), "enabled": True, "count": 5, "period": timedelta(hours=1),
         "who": "x@example.org", "email": "x@example.org", "owner": "x@example.org", "role": "user", "jobs": [],
+        "begin": datetime.now(UTC), "end": datetime.now(UTC), "ids": [], "of": "task", "side": "parents",
     }  # fmt: skip
     needed = [
         parameter.name

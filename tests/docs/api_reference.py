@@ -16,10 +16,13 @@ from rota.server.asgi import make_asgi
 METHODS = ("get", "post", "put", "patch", "delete")  # HEAD is as GET
 
 
-def document() -> dict[str, Any]:
-    """The OpenAPI document of a server; no database is asked."""
+def document(*apps: str) -> dict[str, Any]:
+    """The OpenAPI document of a server, whose application includes these; no database is asked."""
     settings = load_settings(database_url="postgresql://nowhere/", app_env="local", auth_secret="x" * 32)
-    asgi = make_asgi(Rota(settings=settings))
+    app = Rota(settings=settings)
+    for each in apps:
+        app.include(each)
+    asgi = make_asgi(app)
     endpoint: Any = next(route for route in _routes(asgi) if route.path == "/openapi.json").endpoint
     answer = asyncio.run(endpoint(Request({"type": "http", "root_path": "", "headers": []})))
     found: dict[str, Any] = json.loads(answer.body)

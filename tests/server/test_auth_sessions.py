@@ -134,9 +134,9 @@ async def test_next_leads_nowhere_else(server: Serving) -> None:
     await people.make(server, ADA)
     for evil in ("//evil.com", "/\\evil.com", "https://evil.com", "/%2f/evil.com", "/\r\nX: y"):
         async with await sign_in(server, evil) as answer:
-            assert (answer.status, answer.headers["location"]) == (303, "/")
+            assert (answer.status, answer.headers["location"]) == (303, "/dashboard")
         async with server.client.get("/auth/sign-in", params={"token": "x", "next": evil}) as answer:
-            assert 'name="next" value="/"' in await answer.text()
+            assert 'name="next" value="/dashboard"' in await answer.text()
 
 
 async def test_below_a_path(serve: Serve) -> None:
@@ -144,7 +144,7 @@ async def test_below_a_path(serve: Serve) -> None:
         await people.make(server, ADA)
         async with server.client.get("/auth/sign-in", params={"token": "x"}) as answer:
             assert 'action="/rota/auth/sign-in"' in await answer.text()
-        for next, leads in (("/rota/jobs", "/rota/jobs"), ("/jobs", "/rota/"), ("/rota/../x", "/rota/")):
+        for next, leads in (("/rota/jobs", "/rota/jobs"), ("/jobs", "/rota/dashboard"), ("/rota/../x", "/rota/dashboard")):
             async with await sign_in(server, next) as answer:
                 assert answer.headers["location"] == leads
 

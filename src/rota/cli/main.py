@@ -20,6 +20,7 @@ COMMANDS = {
     "server": "Serve the API over HTTP.",
     "scheduler": "Fire schedules, without running any jobs.",
     "migrate": "Bring the database's schema up or down.",
+    "overview": "How it goes, at a glance.",
     "jobs": "List, show, enqueue, retry and cancel jobs; why one waits.",
     "tasks": "List, deploy, trigger, switch and set tasks.",
     "schedules": "List, make, change and run schedules; when they fire.",
@@ -32,6 +33,8 @@ COMMANDS = {
     "workers": "List the worker processes.",
     "users": "List and make accounts, give them roles, disable them.",
     "tokens": "List, make and revoke tokens of the API.",
+    "feeds": "Subscribe to feeds, and read what is in them.",
+    "calendars": "Keep pairs of calendars alike: CalDAV, iCalendar over HTTP, folders.",
     "doctor": "Check database and workers, and name what is wrong.",
     "config": "Show and change settings.",
     "init": "Write a commented rota.toml, and a first application.",
@@ -41,7 +44,7 @@ COMMANDS = {
 
 
 # They are, start or repair what the API is made of: there is nobody to ask over it.
-ON_DATABASE = frozenset({"dev", "worker", "scheduler", "migrate", "doctor", "demo", "server", "seed"})
+ON_DATABASE = frozenset({"dev", "worker", "scheduler", "migrate", "doctor", "demo", "server", "seed", "feeds", "calendars"})
 
 
 class Nouns(TyperGroup):

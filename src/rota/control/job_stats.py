@@ -24,10 +24,16 @@ class JobStats:
 
 async def job_stats(conn: AsyncConn) -> JobStats:
     """Jobs by state, Rota's own left out; counts are exact while small."""
+    states = await count_states(conn)
+    ages = [queue.oldest_age for queue in await list_queues(conn) if queue.oldest_age is not None]
+    return JobStats(states, max(ages, default=None))
+
+
+async def count_states(conn: AsyncConn) -> dict[str, Capped]:
+    """Jobs by state, each counted by an index of its own."""
     states = dict.fromkeys(JOB_STATES, Capped(0))
     for each in await jobs_read.stats(conn, cap=COUNT_CAP, walk=WALK):
         state = "queued" if each.state in ("delayed", "held") else each.state
         total = states[state].count + each.count
         states[state] = Capped(min(total, COUNT_CAP), total > COUNT_CAP or each.capped or states[state].capped)
-    ages = [queue.oldest_age for queue in await list_queues(conn) if queue.oldest_age is not None]
-    return JobStats(states, max(ages, default=None))
+    return states

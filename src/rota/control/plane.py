@@ -11,6 +11,7 @@ from rota.control.plane_alerts import AlertPlane
 from rota.control.plane_base import APPLICATION, Application, Plane
 from rota.control.plane_history import HistoryPlane
 from rota.control.plane_jobs import JobPlane
+from rota.control.plane_overview import OverviewPlane
 from rota.control.plane_people import People
 from rota.control.plane_queues import QueuePlane
 from rota.control.plane_schedules import SchedulePlane
@@ -19,5 +20,5 @@ from rota.control.plane_tasks import TaskPlane
 __all__ = ["APPLICATION", "Application", "ControlPlane", "Plane"]
 
 
-class ControlPlane(TaskPlane, JobPlane, HistoryPlane, AlertPlane, QueuePlane, SchedulePlane, People):
+class ControlPlane(TaskPlane, JobPlane, HistoryPlane, AlertPlane, QueuePlane, SchedulePlane, OverviewPlane, People):
     """What operators see and do. Every method raises Forbidden when the actor may not do it, and then nothing was asked."""

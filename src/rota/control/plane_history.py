@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from rota.control import error_groups, logs, runs, stats, tasks
+    from rota.control import error_groups, logs, runs, series, stats, tasks
     from rota.control.error_groups import ErrorDetail, ErrorGroup
     from rota.control.logs import LogPage, NewLines
     from rota.control.runs import RunPage
+    from rota.control.series import PeriodName, Series
     from rota.control.stats import TaskStats
     from rota.model.capped import Capped
     from rota.model.log_filter import LogFilter
@@ -26,6 +27,7 @@ else:  # each is loaded by the first who asks for it: a command needs one noun o
     error_groups = Lazy("rota.control.error_groups")
     logs = Lazy("rota.control.logs")
     runs = Lazy("rota.control.runs")
+    series = Lazy("rota.control.series")
     stats = Lazy("rota.control.stats")
     tasks = Lazy("rota.control.tasks")
 
@@ -92,3 +94,10 @@ class HistoryPlane(Plane):
             if task is not None:
                 return [await stats.task_stats(conn, task, period=period)]
             return await stats.list_stats(conn, period=period, system=system)
+
+    async def series(
+        self, *, period: PeriodName = "24h", task: str | None = None, queue: str | None = None, system: bool = False
+    ) -> Series:
+        """Throughput and percentiles over time: of all tasks, of one, or of those whose queue this is."""
+        async with self._for("runs.read") as conn:
+            return await series.series(conn, period=period, task=task, queue=queue, system=system)

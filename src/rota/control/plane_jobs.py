@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rota.control.plane_base import Plane
 from rota.lazy import Lazy
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from rota.control import calendar_jobs, edit, error_groups, explain, job_stats, reschedule, service
+    from rota.control import calendar_jobs, edit, error_groups, explain, facets, job_stats, lineage, reschedule, service, tasks
     from rota.control.explain import Explanation
+    from rota.control.facets import JobFacets
     from rota.control.job_stats import JobStats
+    from rota.control.lineage import Lineage, RelativePage, Side
     from rota.control.service import Bulk, JobDetail, JobPage
+    from rota.control.tasks import PayloadForm
     from rota.db.connection import AsyncConn
     from rota.model.calendar_job import CalendarJob, ScheduledJobs
     from rota.model.capped import Capped
@@ -28,9 +31,12 @@ else:  # each is loaded by the first who asks for it: a command needs one noun o
     edit = Lazy("rota.control.edit")
     error_groups = Lazy("rota.control.error_groups")
     explain = Lazy("rota.control.explain")
+    facets = Lazy("rota.control.facets")
     job_stats = Lazy("rota.control.job_stats")
+    lineage = Lazy("rota.control.lineage")
     reschedule = Lazy("rota.control.reschedule")
     service = Lazy("rota.control.service")
+    tasks = Lazy("rota.control.tasks")
 
 Progress = Callable[["Bulk"], None]
 
@@ -52,6 +58,31 @@ class JobPlane(Plane):
         """Jobs by state, and how long the oldest one that is due has waited."""
         async with self._for("jobs.read") as conn:
             return await job_stats.job_stats(conn)
+
+    async def job_facets(self, filter: JobFilter | None = None) -> JobFacets:
+        """How many jobs match by state, task and queue."""
+        async with self._for("jobs.read") as conn:
+            return await facets.job_facets(conn, filter)
+
+    async def list_values(self, of: Literal["task", "queue"], *, text: str = "", limit: int = 20) -> list[str]:
+        """The names of tasks or queues, to complete what somebody types."""
+        async with self._for("jobs.read") as conn:
+            return await facets.list_values(conn, of, text=text, limit=limit)
+
+    async def lineage(self, id: UUID) -> Lineage:
+        """Who or what made a job, its parents and children, and edits of its payload."""
+        async with self._for("jobs.read") as conn:
+            return await lineage.lineage(conn, id)
+
+    async def relatives(self, id: UUID, side: Side, *, after: UUID | None = None, limit: int = 50) -> RelativePage:
+        """Some parents or children of a job, those after one."""
+        async with self._for("jobs.read") as conn:
+            return await lineage.relatives(conn, id, side, after=after, limit=limit)
+
+    async def payload_form(self, task: str) -> PayloadForm:
+        """What the payload of a task looks like, for those who may edit one."""
+        async with self._for("jobs.edit") as conn:
+            return await tasks.payload_form(conn, task)
 
     async def get_job(self, id: UUID) -> JobDetail:
         """One job with its relatives, and with its attempts for those who may see runs."""
@@ -171,5 +202,6 @@ class JobPlane(Plane):
             return result
         finally:
             if done.changed:
-                shown = {name: str(value) for name in JobFilter.__slots__ if (value := getattr(filter, name))}
+                shown = {name: str(value) for name in JobFilter.__slots__ if name != "ids" and (value := getattr(filter, name))}
+                shown |= {"ids": f"{len(filter.ids)} jobs"} if filter.ids else {}
                 await self._record(conn, operation, "jobs", changed=done.changed, skipped=done.skipped, filter=shown)

@@ -42,10 +42,11 @@ class TaskPlane(Plane):
                 await self._record(conn, "tasks.sync", app.name, force=force or None, **counts)
             return done
 
-    async def plan(self) -> Plan:
-        """What a sync would change, what operators have changed, and which live jobs the code could not run."""
+    async def plan(self, *, scan: int | None = None) -> Plan:
+        """What a sync would change, what operators have changed, and which live jobs the code could not run, of so many."""
         async with self._for("tasks.read") as conn:
-            return await sync.plan(conn, self._app.definitions(), app=self._app.name)
+            most = sync.SCAN_MOST if scan is None else scan
+            return await sync.plan(conn, self._app.definitions(), app=self._app.name, scan=most)
 
     async def list(self, *, system: bool = False, tag: str | None = None, after: str = "", limit: int = 500) -> TaskPage:
         """Tasks by name; Rota's own only with `system`."""

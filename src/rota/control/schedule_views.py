@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -43,6 +43,7 @@ class ScheduleDetail:
     record: ScheduleRecord
     upcoming: list[Upcoming]
     ledger: list[LedgerLine]
+    words: str = ""  # when it fires, with the zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ async def list_schedules(
         lines = await store.failing(conn, task=task, enabled=enabled, after=beyond or (LONG_AGO, NO_ID), limit=limit + 1)
     else:
         lines = await _list_by_name(conn, task, recurring, system, enabled, after or "", limit + 1)
-    return SchedulePage(lines[:limit], lines[limit - 1].record.label if len(lines) > limit else None)
+    worded = [replace(line, words=words_of(line.record)) for line in lines[:limit]]
+    return SchedulePage(worded, lines[limit - 1].record.label if len(lines) > limit else None)
 
 
 async def get_schedule(conn: AsyncConn, name: str) -> ScheduleRecord:
@@ -96,7 +98,8 @@ async def show_schedule(conn: AsyncConn, name: str) -> ScheduleDetail:
     """A schedule with its next times and the story of its last instants."""
     record = await get_schedule(conn, name)
     upcoming = list_upcoming(record, await store.now(conn), UPCOMING_SHOWN)
-    return ScheduleDetail(record, upcoming, await store.ledger(conn, record.id, limit=LEDGER_SHOWN))
+    ledger = await store.ledger(conn, record.id, limit=LEDGER_SHOWN)
+    return ScheduleDetail(record, upcoming, ledger, words_of(record))
 
 
 async def next_times(conn: AsyncConn, name: str, count: int) -> list[Upcoming]:
@@ -153,6 +156,11 @@ def describe(record: ScheduleRecord) -> str:
         return timing.describe().removesuffix(f", {timing.tz}")
     except UsageError:  # it was written by SQL
         return timing.cron or ""
+
+
+def words_of(record: ScheduleRecord) -> str:
+    """When it fires, in words, with the zone of a cron expression."""
+    return f"{describe(record)}, {record.timing.tz}" if record.strategy == "cron" else describe(record)
 
 
 def last_state(line: ScheduleLine) -> str | None:

@@ -159,7 +159,7 @@ async def cancel_job(conn: AsyncConn, id: UUID, *, reason: str | None = None) ->
 def to_retry(filter: JobFilter) -> JobFilter:
     """The jobs that a retry by this filter means; a filter that names nothing at all is refused."""
     _need_filter(filter)
-    return filter.within(RETRYABLE if filter.states else ("failed",), to="retry")
+    return filter.within(RETRYABLE if filter.states or filter.ids else ("failed",), to="retry")
 
 
 def to_cancel(filter: JobFilter) -> JobFilter:

@@ -46,6 +46,16 @@ class TaskPage:
     next: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class PayloadForm:
+    """What the payload of a task looks like: its JSON Schema, and what jobs have that say nothing else."""
+
+    task: str
+    description: str
+    payload_schema: dict[str, Any]
+    default_payload: dict[str, Any]
+
+
 async def list_tasks(
     conn: AsyncConn, *, system: bool = False, tag: str | None = None, after: str = "", limit: int = 500
 ) -> TaskPage:
@@ -67,6 +77,16 @@ async def get_task(conn: AsyncConn, name: str) -> TaskView:
         raise await _unknown(conn, name)
     [view] = await _views(conn, [line])
     return view
+
+
+async def payload_form(conn: AsyncConn, name: str) -> PayloadForm:
+    """What the payload of a task looks like."""
+    check_text("task", name)
+    line = await tasks_read.get(conn, name)
+    if line is None:
+        raise await _unknown(conn, name)
+    record = line.record
+    return PayloadForm(record.name, record.description, record.payload_schema, record.default_payload)
 
 
 async def enable_task(conn: AsyncConn, name: str) -> TaskView:

@@ -18,7 +18,9 @@ from rota.model.cron_words import describe_expression
 from rota.model.timetable import Timetable, load_timetable
 from rota.model.zone import end_of_gap, instants_of, load_zone, repeated_span
 
+_INSTANT = timedelta(microseconds=1)
 _MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 _MINUTES = 1440  # of a day: the most times that can be in one
 
@@ -96,6 +98,14 @@ class Cron:
                 total += len(self.between(at, end, _MINUTES))
             at = end
         return total
+
+    def count_hour(self, begin: datetime) -> int:
+        """How many times it fires from `begin` on, in an hour; where that is an hour of its clocks, without going through it."""
+        end, local = begin + _HOUR, begin.astimezone(self._zone)
+        offsets = {each.astimezone(self._zone).utcoffset() for each in (begin - _DAY, begin, end)}
+        if len(offsets) == 1 and (local.minute, local.second, local.microsecond) == (0, 0, 0):
+            return self._timetable.count_hour(local.date(), local.hour)
+        return self.count(begin - _INSTANT, end - _INSTANT)
 
     def upcoming(self, instant: datetime, n: int) -> list[Upcoming]:
         """The next `n` times after `instant`, with a note where the clocks change."""

@@ -17,6 +17,7 @@ JOB_STATES = (*LIVE_STATES, *FINISHED_STATES)
 MAX_PATH = 20  # names, one in the other
 MAX_VALUE = 500
 MAX_MATCHES = 10
+MAX_IDS = 1000
 RUN_STATUSES = ("running", "completed", "failed", "canceled", "snoozed", "released", "lost")
 
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
@@ -66,6 +67,7 @@ class JobFilter:
     until: datetime | timedelta | None = None  # created before
     owner: str | None = None  # the account whose job it is
     payload: tuple[PayloadMatch, ...] = ()
+    ids: Collection[UUID] = ()  # one of these jobs
 
     def __post_init__(self) -> None:
         for state in self.states:
@@ -73,6 +75,8 @@ class JobFilter:
                 raise UsageError(f"state={state!r} is not a state of jobs: one of {', '.join(JOB_STATES)}")
         for name in ("task", "queue", "key", "text", "fingerprint", "owner"):
             check_text(name, getattr(self, name))
+        if len(self.ids) > MAX_IDS:
+            raise UsageError(f"{len(self.ids)} jobs are named: at most {MAX_IDS} at a time")
         if len(self.payload) > MAX_MATCHES:
             raise UsageError(f"payload has {len(self.payload)} conditions: at most {MAX_MATCHES}")
         for name in ("since", "until"):

@@ -59,6 +59,29 @@ def reveal(text: str) -> str:
     return decrypt(text) if text.startswith(PREFIX) else text
 
 
+def seal(value: str, *, key_needed: bool = True) -> str:
+    """A secret as an application stores it in a table of its own: encrypted by `secrets.key`.
+
+    Without a key it is refused, or, if none is needed, only encoded, so that nobody reads it by accident.
+    """
+    if not _keys:
+        use_keys(load_settings().secrets.key)
+    if key_needed and not _keys:
+        raise ConfigError(
+            "a secret needs a key to be stored: set ROTA_SECRETS_KEY, or key under [secrets] in rota.toml, "
+            "to at least 32 random characters (`openssl rand -hex 32`), for workers too"
+        )
+    return conceal(value)
+
+
+def unseal(text: str) -> str:
+    """What `seal` was given."""
+    try:
+        return reveal(text)
+    except ValueError as error:
+        raise ConfigError(f"a stored secret cannot be read: it {error}") from None
+
+
 def encrypt(value: str) -> str:
     """A secret as it is stored. The same one is always stored as the same text, or a job's key would not know its payload again."""
     return PREFIX + base64.urlsafe_b64encode(_cipher(_keys[0]).encrypt(value.encode(), None)).decode()

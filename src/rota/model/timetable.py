@@ -60,6 +60,10 @@ class Timetable:
         days = sum(self._has(first + n * _DAY) for n in range((last - first).days))
         return days * len(self._times) + self._reached(until) - self._reached(after)
 
+    def count_hour(self, day: date, hour: int) -> int:
+        """How many times there are in an hour of a day."""
+        return len(self._days.minutes) if hour in self._days.hours and self._has(day) else 0
+
     def _reached(self, wall: datetime) -> int:
         return bisect_right(self._times, wall.time()) if self._has(wall.date()) else 0
 

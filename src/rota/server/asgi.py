@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -22,12 +23,15 @@ from rota.server.routes import (
     alerts,
     audit,
     auth,
+    calendar,
     calendar_jobs,
+    dashboard,
     errors,
     health,
     http_jobs,
     jobs,
     logs,
+    overview,
     queues,
     runs,
     schedules,
@@ -52,8 +56,10 @@ NOUNS = (  # the busiest first: routes are tried one after the other
     users,
     tokens,
     audit,
+    overview,
     jobs,
     schedules,
+    calendar,
     tasks,
     runs,
     logs,
@@ -64,6 +70,7 @@ NOUNS = (  # the busiest first: routes are tried one after the other
     webhooks,
     stats,
     stream,
+    dashboard,
 )
 
 
@@ -88,7 +95,8 @@ def make_asgi(app: Rota, *, settings: Settings | None = None) -> FastAPI:
     asgi.state.rota = state
     problem.install(asgi)
     metrics = health.open_metrics if server.metrics_public else health.guarded_metrics
-    routers = [*(noun.router for noun in NOUNS), health.router, metrics, _document_router(asgi)]
+    brought: list[APIRouter] = [resolve_name(each) for each in app.routers]  # by applications, see `Rota.routers`
+    routers = [*(noun.router for noun in NOUNS), *brought, health.router, metrics, _document_router(asgi)]
     asgi.state.routers = routers
     openapi.rules(routers)  # each has one, or we do not start
     openapi.name_operations(routers)

@@ -46,6 +46,7 @@ _BY_NAME: dict[str, Any] = {
 _BY_FORMAT = {
     "uuid": "01980000-0000-7000-8000-000000000001",
     "date-time": "2026-02-22T10:00:00Z",
+    "date": "2026-02-22",
     "duration": "PT1M30S",
     "email": "ada@example.org",
     "uri": "https://example.org/",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -65,6 +65,15 @@ def _time(value: Any) -> datetime:
     return at.astimezone(UTC)
 
 
+def _day(value: Any) -> date:
+    if isinstance(value, str) and len(value) == 10:
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            pass
+    raise ValueError("write a day as 2026-02-22")
+
+
 def _duration(value: Any) -> timedelta:
     return parse_duration(value, name="it")
 
@@ -103,6 +112,7 @@ Time = Annotated[
     BeforeValidator(_time),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-02-22T10:00:00Z"]}),
 ]
+Day = Annotated[date, BeforeValidator(_day), WithJsonSchema({"type": "string", "format": "date", "examples": ["2026-02-22"]})]
 Moment = Annotated[
     datetime | timedelta,
     BeforeValidator(_moment),

@@ -15,8 +15,8 @@ _SUSPECT = re.compile(r"[\x00-\x1f\x7f-\x9f\\]|//")
 
 
 def own_path(wanted: str | None, root_path: str = "") -> str:
-    """`wanted` if it is a path of ours, below `root_path`; else the first page."""
-    return wanted if wanted is not None and _is_own(wanted, root_path) else f"{root_path}/"
+    """`wanted` if it is a path of ours, below `root_path`; else the dashboard."""
+    return wanted if wanted is not None and _is_own(wanted, root_path) else f"{root_path}/dashboard"
 
 
 def _is_own(wanted: str, root_path: str) -> bool:

@@ -39,6 +39,7 @@ class JobMatch(Body):
     owner: Text | None = Field(default=None, description="Of this account.")
     text: Text | None = Field(default=None, description="With this in the error, in small or capital letters.")
     error: Fingerprint | None = Field(default=None, description="Of this group of errors.")
+    id: list[UUID] = Field(default=[], max_length=1000, description="One of these jobs.")
     since: Moment | None = Field(default=None, description="Created then or later.")
     until: Moment | None = Field(default=None, description="Created before.")
     q: LongText | None = Field(
@@ -50,7 +51,7 @@ class JobMatch(Body):
     def filter(self) -> JobFilter:
         """The filter that is meant."""
         found = JobFilter() if self.q is None else parse_query(self.q)
-        given: dict[str, Any] = {"states": tuple(self.state), "fingerprint": self.error}
+        given: dict[str, Any] = {"states": tuple(self.state), "fingerprint": self.error, "ids": tuple(self.id)}
         given |= {name: getattr(self, name) for name in ("task", "queue", "key", "owner", "text", "since", "until")}
         given = {name: value for name, value in given.items() if value}
         for name in given:

@@ -22,6 +22,7 @@ def parameters(filter: JobFilter) -> dict[str, Any]:
         "owner": filter.owner,
         "text": filter.text,
         "fingerprint": filter.fingerprint,
+        "ids": list(filter.ids),
     }
     for n, each in enumerate(filter.payload):
         values[f"path_{n}"] = list(each.path)
@@ -34,10 +35,12 @@ def one_of(column: str, values: list[str]) -> sql.Composable:
     return sql.SQL("{} IN ({})").format(sql.Identifier(column), sql.SQL(", ").join(map(sql.Literal, values)))
 
 
-def times(id_column: str, filter: JobFilter) -> list[sql.Composable]:
-    """When jobs were created. Ids carry their maker's clock, which may be off: they only bound the walk."""
+def ids_and_times(id_column: str, filter: JobFilter) -> list[sql.Composable]:
+    """Which jobs, and when they were created. Ids carry their maker's clock, which may be off: they only bound the walk."""
     conditions: list[sql.Composable] = []
     id = sql.Identifier(id_column)
+    if filter.ids:
+        conditions.append(sql.SQL("{} = ANY (%(ids)s)").format(id))
     if filter.since is not None:
         at = _moment("since", filter.since)
         conditions.append(sql.SQL("created_at >= {}").format(at))
@@ -50,8 +53,8 @@ def times(id_column: str, filter: JobFilter) -> list[sql.Composable]:
 
 
 def ours(filter: JobFilter) -> list[sql.Composable]:
-    """Leaves Rota's own jobs out, unless a task or an error is asked for."""
-    asked_for = filter.task is not None or filter.fingerprint is not None
+    """Leaves Rota's own jobs out, unless a task, an error or certain jobs are asked for."""
+    asked_for = filter.task is not None or filter.fingerprint is not None or filter.ids
     return [] if asked_for else [not_system(sql.Identifier("task"))]
 
 

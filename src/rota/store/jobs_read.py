@@ -42,6 +42,7 @@ class JobSummary:
     finished_at: datetime | None
     error_type: str | None
     error: str | None
+    last_run_at: datetime | None = None  # when the open or last attempt began
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ async def scan_live(conn: AsyncConn, filter: JobFilter, *, before: UUID | None, 
         states += ["delayed", "held"]
     scan = [
         sql.SQL("true") if everything else conditions.one_of("state", states),
-        *conditions.times("id", filter),
+        *conditions.ids_and_times("id", filter),
         *conditions.ours(filter),
     ]
     if filter.owner is not None:
@@ -212,7 +213,7 @@ async def scan_finished(conn: AsyncConn, filter: JobFilter, *, before: UUID | No
     everything = len(states) == len(FINISHED_STATES)
     scan = [
         sql.SQL("true") if everything else conditions.one_of("outcome", states),
-        *conditions.times("job_id", filter),
+        *conditions.ids_and_times("job_id", filter),
         *conditions.ours(filter),
     ]
     if filter.owner is not None:

@@ -55,6 +55,7 @@ class RunLine:
     error_type: str | None
     error: str | None
     fingerprint: str | None
+    run_at: datetime | None = None  # when it was due
 
 
 @dataclass(frozen=True, slots=True)

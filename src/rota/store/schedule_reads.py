@@ -27,6 +27,7 @@ class ScheduleLine:
     outcome: str | None  # fired or skipped
     reason: str | None  # for skipping
     job_state: str | None  # None: there is none, or its history is gone
+    words: str = ""  # when it fires, for who shows it
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from uuid import UUID
 from rota.cli.remote.base import Remote
 from rota.control.error_groups import ErrorDetail, ErrorGroup
 from rota.control.logs import LogPage
+from rota.control.overview import Overview
 from rota.control.runs import RunPage
 from rota.control.stats import TaskStats
 from rota.model.filters import RunFilter
@@ -19,7 +20,11 @@ from rota.store.runs_read import RunDetail, RunId, RunLine
 
 
 class RemoteHistory(Remote):
-    """What operators see of the past."""
+    """What operators see of the past, and of everything together."""
+
+    async def overview(self) -> Overview:
+        """How it goes in a sentence, what is wrong, and how much there is."""
+        return self._get(Overview, "overview")
 
     async def list_runs(
         self, filter: RunFilter | None = None, *, schedule: str | None = None, before: RunId | None = None, limit: int = 50

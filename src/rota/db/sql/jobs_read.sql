@@ -22,7 +22,8 @@ SELECT (SELECT count(*) FROM scanned),
 
 -- name: jobs_read_summaries
 SELECT id, task, queue, priority, state, run_at, attempt, max_attempts, worker_id, key, cancel_requested_at,
-       created_at, updated_at, finished_at, last_error ->> 'type' AS error_type, left(last_error ->> 'message', 500) AS error
+       created_at, updated_at, finished_at, last_error ->> 'type' AS error_type, left(last_error ->> 'message', 500) AS error,
+       last_run_at
 FROM rota.jobs
 WHERE id = ANY (%(ids)s)
 ORDER BY id DESC

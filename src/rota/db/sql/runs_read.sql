@@ -39,11 +39,11 @@ FROM unnest(%(ids)s::uuid[], %(attempts)s::bigint[]) AS wanted (job_id, attempt)
 CROSS JOIN LATERAL (
     SELECT f.job_id, f.attempt, f.task, f.queue, f.outcome AS status, f.final, f.scheduled_for, f.started_at, f.finished_at,
            f.finished_at - f.started_at AS duration, f.worker_id, f.schedule_id, f.triggered_by, f.created_at,
-           f.error ->> 'type' AS error_type, left(f.error ->> 'message', 500) AS error, f.fingerprint
+           f.error ->> 'type' AS error_type, left(f.error ->> 'message', 500) AS error, f.fingerprint, f.run_at
     FROM rota.run f WHERE f.job_id = wanted.job_id AND f.attempt = wanted.attempt
     UNION ALL
     SELECT j.id, j.attempt, j.task, j.queue, 'running', false, j.scheduled_for, j.claimed_at, NULL,
-           rota.now() - j.claimed_at, j.worker_id, j.schedule_id, j.triggered_by, j.created_at, NULL, NULL, NULL
+           rota.now() - j.claimed_at, j.worker_id, j.schedule_id, j.triggered_by, j.created_at, NULL, NULL, NULL, j.run_at
     FROM rota.job j WHERE j.id = wanted.job_id AND j.attempt = wanted.attempt AND j.state = 'running'
     OFFSET 0
 ) r

@@ -75,3 +75,39 @@ SELECT c.task, sum(c.completed)::bigint AS completed, sum(c.failed)::bigint AS f
        (SELECT w.histogram FROM waits w WHERE w.task = c.task) AS waits
 FROM chosen c
 GROUP BY c.task ORDER BY c.task LIMIT %(limit)s
+
+-- name: stats_series
+-- How many runs ended how, by slot of time. Hours that are wider than a slot are told by themselves, to be spread by who asks.
+SELECT grain = 'hour' AND %(width)s < 3600 AS hourly,
+       floor(extract(epoch FROM at) / CASE WHEN grain = 'hour' AND %(width)s < 3600 THEN 3600 ELSE %(width)s END)::bigint AS slot,
+       sum(completed)::bigint AS completed, sum(failed + lost)::bigint AS failed, sum(canceled)::bigint AS canceled,
+       count(*) AS looked
+FROM ({rows}) r
+GROUP BY 1, 2
+
+-- name: stats_series_times
+-- The histograms of the same, of the rows that stand for the most runs: what is left out are tasks that hardly ran.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM ({rows}) r WHERE completed + failed > 0 ORDER BY completed + failed DESC LIMIT %(most)s
+), timed AS (
+    SELECT s.grain = 'hour' AND %(width)s < 3600 AS hourly,
+           floor(extract(epoch FROM s.at) / CASE WHEN s.grain = 'hour' AND %(width)s < 3600 THEN 3600 ELSE %(width)s END)::bigint AS slot,
+           s.duration_buckets, s.duration_counts, s.wait_buckets, s.wait_counts
+    FROM chosen c CROSS JOIN LATERAL (SELECT * FROM rota.task_stat t WHERE t.id = c.id OFFSET 0) s
+)
+SELECT hourly, slot, waited, array_agg(bucket) AS buckets, array_agg(n) AS counts
+FROM (
+    SELECT t.hourly, t.slot, h.waited, h.bucket, sum(h.n)::bigint AS n
+    FROM timed t CROSS JOIN LATERAL (
+        SELECT false AS waited, d.bucket, d.n FROM unnest(t.duration_buckets, t.duration_counts) AS d (bucket, n)
+        UNION ALL
+        SELECT true, w.bucket, w.n FROM unnest(t.wait_buckets, t.wait_counts) AS w (bucket, n)
+    ) h
+    GROUP BY t.hourly, t.slot, h.waited, h.bucket
+) added
+GROUP BY hourly, slot, waited
+
+-- name: stats_series_rows
+-- The newest rows of one grain, or of one task: in the order of an index, so that the walk can end.
+(SELECT id, grain, at, completed, failed, canceled, lost FROM rota.task_stat
+ WHERE {which} AND at >= %(since)s AND {match} ORDER BY at DESC LIMIT %(limit)s)

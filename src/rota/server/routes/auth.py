@@ -11,6 +11,7 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request, Respons
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import HTMLResponse, RedirectResponse
 
+import rota
 from rota.control import accounts
 from rota.control.access import DEFAULT
 from rota.errors import AuthError, Forbidden, UsageError
@@ -57,7 +58,11 @@ class Me(BaseModel):
     role: str
     via: str
     scopes: list[str] | None
-    may: list[str]
+    may: list[str] = Field(description="The operations that are theirs.", examples=[["jobs.read", "jobs.change"]])
+    app: str = Field(description="What the application is called.", examples=["shop"])
+    apps: list[str] = Field(description="What it includes beside its own tasks.", examples=[["rota.apps.feeds"]])
+    environment: str = Field(description="Where it runs: local, staging or production.", examples=["production"])
+    version: str = Field(description="Rota's.")
 
 
 @router.post("/magic-link", dependencies=[Depends(public())])
@@ -156,7 +161,8 @@ async def sign_out(request: Request, who: Annotated[Principal, Depends(signed_in
 @router.get("/me")
 async def me(request: Request, who: Annotated[Principal, Depends(signed_in())]) -> Me:
     """Who is signed in, and what they may do."""
-    control = state_of(request).control.acting_as(who.actor)
+    state = state_of(request)
+    control = state.control.acting_as(who.actor)
     return Me(
         account_id=who.account_id,
         email=who.email,
@@ -164,6 +170,10 @@ async def me(request: Request, who: Annotated[Principal, Depends(signed_in())]) 
         via=who.via,
         scopes=None if who.scopes is None else sorted(who.scopes),
         may=[operation for operation in DEFAULT if control.may(operation)],
+        app=state.app.name,
+        apps=sorted(state.app.included),
+        environment=state.settings.app.env,
+        version=rota.__version__,
     )
 
 

@@ -9,16 +9,20 @@ from fastapi import APIRouter, Body, Depends, Query, Response
 from pydantic import BaseModel, Field
 
 from rota.control.explain import Explanation
+from rota.control.facets import JobFacets
 from rota.control.job_stats import JobStats
+from rota.control.lineage import Lineage, Origin, RelativePage
 from rota.control.plane import ControlPlane
 from rota.control.service import Bulk, JobDetail
 from rota.model.capped import Capped
 from rota.model.filters import RunFilter
 from rota.server.etag import TaggedRoute
+from rota.server.fields import Text
 from rota.server.guard import allow
 from rota.server.paging import CursorText, Limit, Page, decode_cursor, decode_id, encode_cursor, next_cursor
 from rota.server.schemas import BulkBody, EditBody, EnqueueBody, JobMatch, JobQuery, ReasonBody, RescheduleBody, problems
-from rota.store.jobs_read import JobSummary
+from rota.store.jobs_change import Edit
+from rota.store.jobs_read import JobSummary, Relative
 from rota.store.runs_read import RunId, RunLine
 
 WITHIN_S = 1.5  # that one request works on many jobs; then it says how to go on
@@ -47,6 +51,16 @@ class BulkAnswer(BaseModel):
     next: str | None = Field(description="The time of this request was over: send it again with this as `cursor` to go on.")
 
 
+class LineageAnswer(BaseModel):
+    """Who or what made a job, the first of its parents and children, and what its payload was before it was edited."""
+
+    job_id: UUID
+    origin: Origin
+    parents: Page[Relative]
+    children: Page[Relative]
+    edits: list[Edit]
+
+
 @router.get("", operation_id="jobs_list", summary="List jobs")
 async def list_jobs(control: Reads, query: Annotated[JobQuery, Query()]) -> Page[JobSummary]:
     """The newest jobs that match. Rota's own are left out unless their task is asked for.
@@ -70,6 +84,26 @@ async def job_stats(control: Reads) -> JobStats:
 async def count_jobs(control: Reads, query: Annotated[JobMatch, Query()]) -> Capped:
     """How many jobs match, as far as that can be known cheaply; with `capped` there are more than that."""
     return await control.count_jobs(query.filter())
+
+
+@router.get("/facets", operation_id="jobs_facets", summary="Count jobs by state, task and queue")
+async def job_facets(control: Reads, query: Annotated[JobMatch, Query()]) -> JobFacets:
+    """How many jobs match by state (whatever state is asked for), and by task and queue, the most first.
+
+    Where there are too many to look at all, the newest of each kind are counted, and the counts say so.
+    """
+    return await control.job_facets(query.filter())
+
+
+@router.get("/values", operation_id="jobs_values", summary="List names to search by")
+async def list_values(
+    control: Reads,
+    of: Annotated[Literal["task", "queue"], Query(description="Names of what.")],
+    text: Annotated[Text | None, Query(description="With this in them; those that begin with it come first.")] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="At most so many.")] = 20,
+) -> Page[str]:
+    """The tasks or queues that there are, to complete what somebody types."""
+    return Page(items=await control.list_values(of, text=text or "", limit=limit), next=None)
 
 
 @router.post("", operation_id="jobs_enqueue", summary="Enqueue a job", status_code=201, responses={
@@ -130,6 +164,30 @@ async def list_runs(
 async def why(control: Reads, id: UUID) -> Explanation:
     """Everything that keeps a job from running, in words, what counts most first."""
     return await control.why(id)
+
+
+@router.get("/{id}/lineage", operation_id="jobs_lineage", summary="Show where a job comes from", responses=problems(404))
+async def lineage(control: Reads, id: UUID) -> LineageAnswer:
+    """Who or what made a job, in words; the first of its parents and children; and what its payload was before it was edited."""
+    found: Lineage = await control.lineage(id)
+    parents, children = _relatives("parents", found.parents), _relatives("children", found.children)
+    return LineageAnswer(job_id=id, origin=found.origin, parents=parents, children=children, edits=found.edits)
+
+
+@router.get("/{id}/parents", operation_id="jobs_parents", summary="List the parents of a job")
+async def list_parents(control: Reads, id: UUID, cursor: CursorText = None, limit: Limit = 50) -> Page[Relative]:
+    """What a job waits for or has waited for, the oldest first. Those whose history has been pruned have neither task nor state."""
+    return _relatives("parents", await control.relatives(id, "parents", after=decode_id("parents", cursor), limit=limit))
+
+
+@router.get("/{id}/children", operation_id="jobs_children", summary="List the children of a job")
+async def list_children(control: Reads, id: UUID, cursor: CursorText = None, limit: Limit = 50) -> Page[Relative]:
+    """The jobs that wait or have waited for this one, the oldest first."""
+    return _relatives("children", await control.relatives(id, "children", after=decode_id("children", cursor), limit=limit))
+
+
+def _relatives(kind: str, page: RelativePage) -> Page[Relative]:
+    return Page(items=page.items, next=next_cursor(kind, page.next))
 
 
 @router.post("/{id}/retry", operation_id="jobs_retry", summary="Retry a job", responses=problems(404, 409))

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from rota.control.plane import ControlPlane
 from rota.control.stats import TaskStats
 from rota.control.sync import Plan
-from rota.control.tasks import TaskView
+from rota.control.tasks import PayloadForm, TaskView
 from rota.server.etag import TaggedRoute, expected_version, tag
 from rota.server.fields import Body, Text
 from rota.server.guard import allow
@@ -52,16 +52,25 @@ async def list_tasks(control: Reads, query: Annotated[TaskQuery, Query()]) -> Pa
 
 
 @router.get("/plan", operation_id="tasks_plan", summary="Show what a sync would change")
-async def plan(control: Reads) -> Plan:
+async def plan(
+    control: Reads,
+    scan: Annotated[int, Query(ge=0, le=20_000, description="So many live jobs, and schedules, are looked at.")] = 20_000,
+) -> Plan:
     """How the database differs from the code of this server: tasks that are new, changed or gone, what operators have set
-    otherwise, and live jobs that the code could not run."""
-    return await control.plan()
+    otherwise, and live jobs that the code could not run. Without looking at jobs (`scan=0`) it is quick."""
+    return await control.plan(scan=scan)
 
 
 @router.post("/sync", operation_id="tasks_sync", summary="Write the code's tasks to the database")
 async def sync(control: Changes, body: Annotated[SyncBody | None, FromBody()] = None) -> Synced:
     """Makes the tasks known that the code of this server defines. Operators' changes stay, but for the tasks in `force`."""
     return await control.sync_definitions(force=body.force if body is not None else False)
+
+
+@router.get("/forms/{name}", operation_id="tasks_form", summary="Show what a payload looks like", responses=problems(404))
+async def payload_form(control: Annotated[ControlPlane, Depends(allow("jobs.edit"))], name: Which) -> PayloadForm:
+    """The JSON Schema of a task's payload and its default, for a form: for those who edit jobs and may not see all of the task."""
+    return await control.payload_form(name)
 
 
 @router.get("/tasks/{name}", operation_id="tasks_get", summary="Show a task", responses=problems(404))

@@ -1,0 +1,80 @@
+"""Every page: for everybody's eyes and hands, on a phone, and with whatever strings are stored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+from tests.browser.hostile import STRINGS, store
+from tests.browser.site import Site
+from tests.browser.visit import PHONE, Visit, Visits
+
+AXE = Path(__file__).parents[2] / "dashboard/node_modules/axe-core/axe.min.js"
+PATHS = ["", "/jobs", "/errors", "/logs", "/alerts", "/schedules", "/calendar", "/tasks", "/tasks/add", "/queues", "/queues/mail"]
+PATHS += ["/workers", "/own-jobs", "/settings"]
+
+
+@pytest.fixture(scope="session")
+def stored(site: Site) -> list[str]:
+    """Something on every page: jobs that failed, waited, spoke; and hostile strings in every field. The jobs' ids."""
+    for number in range(3):
+        site.enqueue("send_mail", json.dumps({"to": f"{number}", "fails": number == 0, "lines": 2}))
+    return store(site)
+
+
+async def settle(visit: Visit) -> None:
+    await expect(visit.page.get_by_role("heading", level=1)).to_be_visible()
+    await expect(visit.page.locator("main [aria-busy=true]")).to_have_count(0)
+
+
+@pytest.mark.req("D03", "D04")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_nothing_serious_is_in_anybodys_way(visits: Visits, site: Site, stored: list[str], scheme: str) -> None:
+    visit = await visits.begin(site, color_scheme=scheme)
+    found: dict[str, Any] = {}
+    for path in [*PATHS, f"/jobs/{stored[0]}"]:
+        await visit.go(path)
+        await settle(visit)
+        await visit.page.evaluate(AXE.read_text())
+        report = await visit.page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+        serious = [each for each in report["violations"] if each["impact"] in ("serious", "critical")]
+        if serious:
+            found[path] = [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in serious]
+    assert found == {}
+
+
+@pytest.mark.req("D03", "D04")
+async def test_on_a_phone_nothing_sticks_out(visits: Visits, site: Site, stored: list[str]) -> None:
+    visit = await visits.begin(site, size=PHONE)
+    wide = {}
+    for path in [*PATHS, f"/jobs/{stored[0]}"]:
+        await visit.go(path)
+        await settle(visit)
+        width = await visit.page.evaluate("document.documentElement.scrollWidth")
+        if width > PHONE["width"]:
+            wide[path] = width
+    assert wide == {}
+
+
+@pytest.mark.req("D03", "D04")
+async def test_hostile_strings_stay_text(visits: Visits, site: Site, stored: list[str]) -> None:
+    """In every stored field: no dialog (see `Visits.check`), nothing that the policy had to stop, no code of theirs that ran."""
+    visit = await visits.begin(site)
+    page = visit.page
+    for path in PATHS:
+        await visit.go(path)
+        await settle(visit)
+        assert await visit.violations() == [], path
+        assert await page.evaluate("window.hacked") is None
+    for id in stored:
+        await visit.go(f"/jobs/{id}")
+        await settle(visit)
+        for tab in ("Attempts", "Logs", "Payload", "Result", "Lineage"):
+            await page.get_by_role("tab", name=tab).click()
+            await settle(visit)
+        assert await visit.violations() == [], id
+        assert await page.evaluate("window.hacked") is None
+    assert len(STRINGS) >= 40
