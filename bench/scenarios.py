@@ -7,6 +7,7 @@ from dataclasses import replace
 from bench.drain import drain, running_workers
 from bench.limit_scenarios import LIMIT_SCENARIOS
 from bench.log_scenarios import LOG_SCENARIOS
+from bench.page_scenarios import PAGE_SCENARIOS
 from bench.retention_scenarios import RETENTION_SCENARIOS
 from bench.run_scenarios import RUN_SCENARIOS
 from bench.scenario import Bench, Figures, Scenario
@@ -193,6 +194,7 @@ SCENARIOS: list[Scenario] = [
     *LOG_SCENARIOS,
     *RETENTION_SCENARIOS,
     *SERVER_SCENARIOS,
+    *PAGE_SCENARIOS,
 ]
 
 

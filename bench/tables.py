@@ -116,6 +116,12 @@ COLUMNS: dict[str, list[Column]] = {
     ],
     "log-search": LOOKS,
     "job-lists": LOOKS,
+    "pages": LOOKS,
+    "typing": [
+        Column("rate", "jobs/s meanwhile", whole),
+        Column("keys", "keys", whole),
+        Column("slowest_ms", "slowest key, ms", whole),
+    ],
     "post-jobs": AGAINST_BARE,
     "http-jobs": AGAINST_BARE,
     "streams": [
