@@ -15,7 +15,7 @@ from tests.support.outside import Memory
 
 from rota.apps.feeds.document import Document, NotAFeed
 from rota.apps.feeds.parsing import parse
-from rota.apps.feeds.text import decode, one_line, plain, web_url
+from rota.apps.feeds.text import decode, defused, one_line, plain, web_url
 
 BASE = "https://feeds.example/all/feed.xml"
 
@@ -145,6 +145,12 @@ def test_what_is_meant_to_do_harm_is_read_fast_and_small_or_not_at_all(name: str
     assert "root:" not in found.title
     for each in found.entries:
         assert_storable(each.uid, each.title, each.content, each.summary)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32-be", "utf-16-le"])
+def test_no_declaration_of_an_entity_reaches_the_parser(encoding: str) -> None:
+    text = f"""<!DOCTYPE rss [{LAUGHS}<!entity % a SYSTEM 'b>c'> <!ENTITY "never ends]><rss/>"""
+    assert "<!entity" not in defused(text.encode(encoding)).lower()
 
 
 def assert_storable(*texts: str) -> None:

@@ -90,7 +90,7 @@ class Web:
         kinds = dice.choices(list(KINDS), weights=list(KINDS.values()), k=feeds)
         for number, kind in enumerate(kinds):
             host = "big.example" if number % 20 == 0 else f"h{dice.randrange(max(feeds // 3, 1))}.example"
-            period = timedelta(minutes=round(dice.lognormvariate(7.3, 1.0)) + 30)
+            period = timedelta(minutes=round(dice.lognormvariate(8.0, 1.0)) + 30)
             self.sources[number] = Source(number, kind, host, period, START + week * dice.uniform(0.2, 0.8))
 
     async def download(self, url: str, headers: Mapping[str, str]) -> Answer:

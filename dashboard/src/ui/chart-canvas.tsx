@@ -144,6 +144,7 @@ function font(element: HTMLElement): string {
 
 /** Colours as the browser resolves them now: a canvas knows no variables. */
 function colorsOf(element: HTMLElement): (name: string, percent?: number) => string {
+  element.style.transition = "none"; // or what is read would be the colour that it comes from
   return (name, percent = 100) => {
     element.style.color = percent === 100 ? `var(--color-${name})` : `color-mix(in srgb, var(--color-${name}) ${percent}%, var(--color-page))`;
     const found = getComputedStyle(element).color;
