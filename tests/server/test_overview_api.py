@@ -155,6 +155,7 @@ class TestWho:
             "rita@example.org", "read_only", "shop", "local", rota.__version__,
         )  # fmt: skip
         assert me["may"] == [operation for operation, roles in DEFAULT.items() if "read_only" in roles]
+        assert me["apps"] == sorted(shop.app.included)
 
     async def test_the_library_gives_the_same(self, shop: Shop) -> None:
         found = await shop.app.control.acting_as(Actor("rita", "read_only")).overview()

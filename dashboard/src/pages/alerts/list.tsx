@@ -32,10 +32,11 @@ export function AlertList() {
           <Link href={hrefWith("/alerts", search, { alert: String(alert.id) })} className="line-clamp-2 wrap-anywhere whitespace-normal text-text">
             {alert.summary}
           </Link>
-          <div className="truncate text-xs text-muted">
-            {kindWords(alert.kind)} · {alert.subject}
-            <span className="sm:hidden">
-              {" "}
+          <div className="flex gap-1 text-xs text-muted">
+            <span className="truncate">
+              {kindWords(alert.kind)} · {alert.subject}
+            </span>
+            <span className="shrink-0 sm:hidden">
               · <Time at={alert.last_seen_at} />
             </span>
           </div>

@@ -1,7 +1,7 @@
 /** What is behind an hour of the calendar. */
 
 import { type AnswerOf, listOf, useApi } from "@/api";
-import { local } from "@/lib/format";
+import { count, local } from "@/lib/format";
 import { Badge, type Column, Count, Dialog, Empty, ErrorPanel, Link, Notice, Section, Skeleton, Table } from "@/ui";
 import { knownZone } from "@/ui/zone-input";
 import { type Hour, clockNote, dayWords, span } from "./week";
@@ -69,7 +69,7 @@ function scheduleColumns(tz: string): Column<Planned>[] {
       key: "runs",
       title: "Runs",
       align: "right",
-      cell: (each) => (each.runs > 1 ? <Badge tone="accent">{each.runs} times</Badge> : "once"),
+      cell: (each) => (each.runs > 1 ? <Badge tone="accent">{count(each.runs)} times</Badge> : "once"),
       width: "5rem",
     },
     { key: "at", title: "At", align: "right", cell: (each) => <span className="font-mono text-xs whitespace-nowrap">{each.runs > 1 ? `${local(each.first, zone, "minutes")}–${local(each.last, zone, "minutes")}` : local(each.first, zone, "minutes")}</span>, width: "7rem" },

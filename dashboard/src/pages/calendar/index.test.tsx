@@ -95,6 +95,9 @@ describe("the week", () => {
     const third = renderPage(<Calendar />, { api: { [CALENDAR]: week({}, () => 0) } });
     expect(await screen.findByText("Nothing will run in these days.")).toBeTruthy();
     third.unmount();
+    const past = renderPage(<Calendar />, { api: { [CALENDAR]: week({ now: "2026-05-01T00:00:00Z" }, () => 0) } });
+    expect(await screen.findByText(/These days are over/)).toBeTruthy();
+    past.unmount();
     const fourth = renderPage(<Calendar />, { api: { [CALENDAR]: problem(503, "too_slow", "ask for less") } });
     expect(await screen.findByText("ask for less")).toBeTruthy();
     fourth.api.on(CALENDAR, week());

@@ -26,6 +26,7 @@ export default function Calendar() {
   ]);
   const runs = week?.days.reduce((sum, day) => sum + day.hours.reduce((all, hour) => all + total(hour), 0), 0) ?? 0;
   const open = view.cell ? week?.days.flatMap((day) => day.hours.map((hour) => ({ date: day.date, hour }))).find(({ hour }) => Date.parse(hour.begin) === Date.parse(view.cell)) : undefined;
+  const over = week !== undefined && Date.parse(week.days.at(-1)?.hours.at(-1)?.end ?? week.now) <= Date.parse(week.now);
   const last = week?.days.at(-1)?.date ?? addDays(first, DAYS - 1);
   return (
     <Page
@@ -42,7 +43,7 @@ export default function Calendar() {
           <IconButton label="Week before ([)" icon="left" onClick={() => shift(-DAYS)} />
           <Button onClick={() => setView({ from: "", cell: "" })}>Today</Button>
           <IconButton label="Week after (])" icon="right" onClick={() => shift(DAYS)} />
-          <h2 className="px-2 font-medium whitespace-nowrap" aria-live="polite">
+          <h2 className="min-w-0 px-1 font-medium sm:px-2 sm:whitespace-nowrap" aria-live="polite">
             {dayWords(first)} – {dayWords(last)} {last.slice(0, 4)}
           </h2>
         </div>
@@ -64,7 +65,7 @@ export default function Calendar() {
       ) : (
         week && (
           <div aria-busy={answer.isPlaceholderData} className={answer.isPlaceholderData ? "opacity-60" : undefined}>
-            {runs === 0 && <p className="pb-2 text-muted">Nothing will run in these days.</p>}
+            {runs === 0 && <p className="pb-2 text-muted">{over ? "These days are over: what has run is among the jobs." : "Nothing will run in these days."}</p>}
             <HeatMap key={week.days[0]?.date} week={week} current={view.cell} onOpen={(hour) => setView({ cell: hour.begin })} />
           </div>
         )

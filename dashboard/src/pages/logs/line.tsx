@@ -30,26 +30,26 @@ export const LogLine = memo(function LogLine({ line, withTask }: { line: Line; w
   const fields = line.fields && Object.keys(line.fields).length > 0 ? line.fields : null;
   return (
     <li className={cx("border-b px-2 py-1 [contain-intrinsic-size:auto_28px] [content-visibility:auto] hover:bg-hover", (tone === "bad" || tone === "warn") && "border-l-2", tone === "bad" && "border-l-bad", tone === "warn" && "border-l-warn")}>
-      <div className="flex flex-wrap items-start gap-x-3 leading-5 md:flex-nowrap">
+      <div className="flex flex-wrap items-start gap-x-2 leading-5 sm:gap-x-3 md:flex-nowrap">
         <time dateTime={line.at} title={`${line.at} (UTC)`} className="shrink-0 font-mono text-xs leading-5 whitespace-nowrap text-muted">
           <span className="max-sm:hidden">{day} </span>
           {clock}
         </time>
-        <span className={cx("inline-flex w-18 shrink-0 items-center gap-1 text-xs leading-5 font-medium", TEXT[tone])}>
+        <span className={cx("inline-flex shrink-0 sm:w-18 items-center gap-1 text-xs leading-5 font-medium", TEXT[tone])}>
           <Icon name={icon} size={12} />
           {name}
         </span>
-        {withTask && <span className="max-w-48 shrink-0 truncate font-mono text-xs leading-5 text-muted">{line.task}</span>}
+        {withTask && <span className="max-w-28 truncate sm:max-w-48 font-mono text-xs leading-5 text-muted">{line.task}</span>}
         <Link href={`/jobs/${line.job_id}?tab=logs`} className="ml-auto shrink-0 font-mono text-xs leading-5 md:order-last" title={`Job ${line.job_id}, attempt ${line.attempt}`}>
           {line.job_id.slice(-8)}/{line.attempt}
         </Link>
         <span className="min-w-0 basis-full font-mono text-xs leading-5 wrap-anywhere whitespace-pre-wrap md:grow md:basis-0">
           {line.message}
           {fields && (
-            <button type="button" aria-expanded={open} onClick={() => setOpen(!open)} className="ml-2 inline-flex max-w-full items-baseline gap-0.5 text-left text-muted hover:text-text">
-              <Icon name={open ? "down" : "right"} size={10} className="self-center" />
+            <button type="button" aria-expanded={open} onClick={() => setOpen(!open)} className="ml-2 inline text-left text-muted wrap-anywhere hover:text-text">
+              <Icon name={open ? "down" : "right"} size={10} className="mr-0.5 inline" />
               <span className="sr-only">Fields: </span>
-              {open ? "fields" : <span className="line-clamp-1">{inline(fields)}</span>}
+              {open ? "fields" : inline(fields)}
             </button>
           )}
         </span>
@@ -63,7 +63,7 @@ export const LogLine = memo(function LogLine({ line, withTask }: { line: Line; w
   );
 });
 
-const SHORT = 300;
+const SHORT = 160;
 
 function inline(fields: Record<string, unknown>): string {
   const text = Object.entries(fields)

@@ -33,7 +33,7 @@ function Body({ record, words, ledger }: { record: ScheduleRecord; words: string
           ["State", record.enabled ? <StateBadge key="on" state="enabled" /> : <StateBadge key="off" state="disabled" />],
           ["Task", <Link key="task" href={`/tasks/${encodeURIComponent(record.task)}`} className="font-mono text-xs">{record.task}</Link>],
           ["When", timingWords(timing, words)],
-          timing.cron ? ["Cron", <span key="cron"><code className="font-mono text-xs">{timing.cron}</code> <Copy text={timing.cron} label="Copy the expression" /> {timing.tz}</span>] : null,
+          timing.cron ? ["Cron", <span key="cron" className="inline-flex flex-wrap items-center gap-x-2"><code className="font-mono text-xs">{timing.cron}</code> <Copy text={timing.cron} label="Copy the expression" /> {timing.tz}</span>] : null,
           timing.strategy !== "init" && timing.strategy !== "recurring" && ["While one runs", { allow: "another one runs beside it", skip: "the time is skipped", queue_one: "one waits for it" }[timing.overlap]],
           timing.strategy !== "init" && timing.strategy !== "recurring" && ["After an outage", { latest: "the newest one that was missed runs", skip: "what is over a minute late is skipped", all: `all that were missed run, ${timing.catch_up} at most` }[timing.misfire]],
           timing.jitter !== "PT0S" && ["Spread over", spanText(timing.jitter)],

@@ -35,10 +35,22 @@ export function Audit() {
   const entry = view.entry ? list.rows.find((each) => each.id === view.entry) : undefined;
   const columns: Column<Entry>[] = [
     { key: "at", title: "When", cell: (each) => <Time at={each.at} />, width: "7rem" },
-    { key: "actor", title: "Who", cell: (each) => <Filter text={each.actor} onClick={() => setView({ q: `actor:${quote(each.actor)}` })} />, truncate: true },
-    { key: "operation", title: "What", cell: (each) => <Filter text={each.operation} mono onClick={() => setView({ q: `operation:${quote(each.operation)}` })} />, truncate: true },
-    { key: "target", title: "Of what", cell: (each) => <Filter text={each.target} mono onClick={() => setView({ q: `target:${quote(each.target)}` })} />, truncate: true, hideBelow: "sm" },
-    { key: "detail", title: "Details", cell: (each) => <span className="font-mono text-xs text-muted">{Object.keys(each.detail).length > 0 ? toJson(each.detail) : ""}</span>, truncate: true, hideBelow: "lg" },
+    { key: "actor", title: "Who", cell: (each) => <Filter text={each.actor} onClick={() => setView({ q: `actor:${quote(each.actor)}` })} />, truncate: true, width: "14rem", hideBelow: "sm" },
+    {
+      key: "operation",
+      title: "What",
+      cell: (each) => (
+        <>
+          <Filter text={each.operation} mono onClick={() => setView({ q: `operation:${quote(each.operation)}` })} />
+          <div className="truncate text-xs text-muted sm:hidden">
+            {each.target} · {each.actor}
+          </div>
+        </>
+      ),
+      truncate: true,
+    },
+    { key: "target", title: "Of what", cell: (each) => <Filter text={each.target} mono onClick={() => setView({ q: `target:${quote(each.target)}` })} />, truncate: true, width: "16rem", hideBelow: "sm" },
+    { key: "detail", title: "Details", cell: (each) => <span className="font-mono text-xs text-muted">{Object.keys(each.detail).length > 0 ? toJson(each.detail) : ""}</span>, truncate: true, width: "20rem", hideBelow: "xl" },
   ];
   return (
     <div className="flex flex-col gap-3">
