@@ -62,8 +62,6 @@ async def metrics_for_all(state: Server) -> Response:
 
 
 @guarded_metrics.get("/metrics", response_class=Response, responses=_ANSWER)
-async def metrics(
-    state: Server, _control: Annotated[ControlPlane, Depends(allow("metrics.read"))]
-) -> Response:
+async def metrics(state: Server, _control: Annotated[ControlPlane, Depends(allow("metrics.read"))]) -> Response:
     """Requests by route, status and duration; jobs by queue; and what the worker inside counts, if there is one."""
     return Response(await scrape(state), media_type=CONTENT_TYPE_LATEST)
