@@ -75,7 +75,10 @@ class TestGuides:
         assert named == {*SYSTEM_TASKS, *control_tasks(), *SCHEDULES}
 
     def test_the_dashboard_has_its_guide(self) -> None:
-        assert "deploy/grafana/rota.json" in section("operations.md", "The dashboard")
+        routes = (ROOT / "dashboard/src/app/routes.tsx").read_text()
+        for title in re.findall(r'title: "([^"]+)"', routes):
+            assert f"| {title} |" in text_of("dashboard.md"), title
+        assert "deploy/grafana/rota.json" in section("operations.md", "The Grafana board")
 
     def test_the_matrix_has_every_area_and_its_files_exist(self) -> None:
         rows = dict(re.findall(r"^\| ([^|]+?) \| [^|]+ \| ([^|]*?) ?\|$", text_of("test-matrix.md"), re.M))

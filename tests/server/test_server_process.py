@@ -126,7 +126,8 @@ def test_its_worker_drains(tmp_path: Path, dsn: str, conn: Conn, number: int) ->
     assert conn.execute("SELECT outcome FROM rota.run WHERE job_id = %s", [long]).fetchall() == [("released",)]
     assert conn.execute("SELECT FROM rota.worker WHERE stopped_at IS NULL").fetchall() == []
     # A session ends a moment after its client.
-    until(lambda: not conn.execute("SELECT FROM pg_stat_activity WHERE application_name LIKE 'rota %%'").fetchall())
+    ours = "SELECT FROM pg_stat_activity WHERE application_name LIKE 'rota %%' AND datname = current_database()"
+    until(lambda: not conn.execute(ours).fetchall())
 
 
 @pytest.mark.req("Q13", "H02")

@@ -21,6 +21,10 @@ from rota.server import events, hub
 
 pytestmark = pytest.mark.req("A01")
 
+SESSIONS = "pg_stat_activity WHERE datname = current_database()"
+END_STREAM = f"SELECT pg_terminate_backend(pid) FROM {SESSIONS} AND application_name = 'rota stream'"
+LISTENING = f"SELECT FROM {SESSIONS} AND query LIKE 'LISTEN%%'"
+
 Conn = psycopg.Connection[Any]
 Headers = dict[str, str]
 ADA, RITA, UNA = "ada@example.org", "rita@example.org", "una@example.org"
@@ -253,7 +257,7 @@ class TestConnection:
         async with listen(server, ada) as stream:
             await looked(server)
             with conn.transaction():
-                conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rota stream'")
+                conn.execute(END_STREAM)
                 pause(conn, "mail")
             await stream.until("database", lambda data: data["away"])
             await stream.until("database", lambda data: not data["away"])
@@ -295,7 +299,7 @@ class TestConnection:
             await people.make(server, ADA, "admin")
             async with listen(server, await people.cookie(server, ADA)) as stream:
                 await looked(server)
-                assert conn.execute("SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%%'").fetchall() == []
+                assert conn.execute(LISTENING).fetchall() == []
                 pause(conn, "mail")
                 await stream.until("queues", paused("mail"))
 

@@ -2582,6 +2582,11 @@ export interface components {
             text?: string | null;
             /** @description Of this group of errors. */
             error?: string | null;
+            /**
+             * @description One of these jobs.
+             * @default []
+             */
+            id: string[];
             /** @description Created then or later. */
             since?: string | null;
             /** @description Created before. */
@@ -2663,6 +2668,7 @@ export interface components {
             finished_at: string | null;
             error_type: string | null;
             error: string | null;
+            last_run_at?: string | null;
         };
         /** @description A token for `Authorization: Bearer`. */
         Jwt: {
@@ -3284,6 +3290,7 @@ export interface components {
             error_type: string | null;
             error: string | null;
             fingerprint: string | null;
+            run_at?: string | null;
         };
         /** @description One finished attempt at a job; without `started_at` it ended before it began. */
         RunRecord: {
@@ -4386,6 +4393,8 @@ export interface operations {
                 text?: string | null;
                 /** @description Of this group of errors. */
                 error?: string | null;
+                /** @description One of these jobs. */
+                id?: string[];
                 /** @description Created then or later. */
                 since?: string | null;
                 /** @description Created before. */
@@ -4486,6 +4495,8 @@ export interface operations {
                 text?: string | null;
                 /** @description Of this group of errors. */
                 error?: string | null;
+                /** @description One of these jobs. */
+                id?: string[];
                 /** @description Created then or later. */
                 since?: string | null;
                 /** @description Created before. */
@@ -4527,6 +4538,8 @@ export interface operations {
                 text?: string | null;
                 /** @description Of this group of errors. */
                 error?: string | null;
+                /** @description One of these jobs. */
+                id?: string[];
                 /** @description Created then or later. */
                 since?: string | null;
                 /** @description Created before. */

@@ -26,7 +26,7 @@ from rota.model.secret import use_keys
 T = TypeVar("T")
 
 app = typer.Typer(
-    help="Keep pairs of calendars alike: CalDAV, iCalendar over HTTP, folders.", no_args_is_help=True, add_completion=False,
+    help="Keep pairs of calendars alike.", no_args_is_help=True, add_completion=False,
     rich_markup_mode=None,
 )  # fmt: skip
 pair_commands = typer.Typer(

@@ -34,7 +34,7 @@ COMMANDS = {
     "users": "List and make accounts, give them roles, disable them.",
     "tokens": "List, make and revoke tokens of the API.",
     "feeds": "Subscribe to feeds, and read what is in them.",
-    "calendars": "Keep pairs of calendars alike: CalDAV, iCalendar over HTTP, folders.",
+    "calendars": "Keep pairs of calendars alike.",
     "doctor": "Check database and workers, and name what is wrong.",
     "config": "Show and change settings.",
     "init": "Write a commented rota.toml, and a first application.",

@@ -132,6 +132,7 @@ function Conflict({ base, newest, onTheirs, onMine, busy }: { base: Version; new
         <Button look="danger" op="schedules.change" onClick={onMine} busy={busy}>
           Save mine over it
         </Button>
+        <span className="self-center text-xs text-muted">What you have changed takes the place of theirs; the rest stays as they left it.</span>
       </div>
     </div>
   );
