@@ -24,7 +24,7 @@ from rota.control import accounts
 from rota.control.plane import APPLICATION
 
 PAGES = ("", "/jobs", "/jobs?q=state:failed", "/errors", "/logs", "/alerts", "/schedules", "/calendar", "/tasks")
-PAGES += ("/tasks/task_7", "/queues", "/workers", "/own-jobs", "/settings")
+PAGES += ("/queues", "/workers", "/own-jobs", "/settings")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"]
 ARGUMENTS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 QUIET_S = 0.3  # without a new request: the page has asked for what it needs at first
@@ -113,7 +113,8 @@ async def _visit(page: Page, url: str) -> float:
     wrong: list[str] = []
 
     def ask(request: Request) -> None:
-        if ("/api/" in request.url or "/auth/" in request.url or request.url.endswith("/jobs")) and "/stream" not in request.url:
+        is_data = "/api/" in request.url or "/auth/" in request.url
+        if is_data and not any(endless in request.url for endless in ("/stream", "/follow")):
             asked[request] = time.perf_counter()
 
     def end(request: Request) -> None:
@@ -148,7 +149,7 @@ async def _visit(page: Page, url: str) -> float:
 async def _type_along(bench: Bench, system: System, address: str, dsn: str) -> Figures:
     async with _browser_page(address, dsn) as page:
         await page.goto(f"{address}/dashboard/jobs")
-        box = page.get_by_role("combobox").or_(page.get_by_role("searchbox")).first
+        box = page.get_by_label("Search jobs")
         await box.click()
         drained: list[Any] = []
         flood = threading.Thread(target=lambda: drained.append(bench.drain(system, dsn)))
