@@ -1,6 +1,6 @@
 /** One line of search with qualifiers (`state:failed task:send_*`), completed as one types. */
 
-import { useEffect, useId, useMemo, useRef, useState } from "react";
+import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { cx } from "@/lib/classes";
 import { useKeys } from "@/lib/keys";
 import { IconButton } from "./button";
@@ -50,6 +50,7 @@ export function SearchBox({ label, value, onChange, qualifiers = [], placeholder
   const [values, setValues] = useState<readonly string[]>([]);
   const told = useRef(value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const cursor = useRef<number | null>(null);
 
   useEffect(() => {
     if (value === told.current) return; // somebody else has changed it: the back button, a facet
@@ -57,6 +58,11 @@ export function SearchBox({ label, value, onChange, qualifiers = [], placeholder
     setText(value);
   }, [value]);
   useEffect(() => () => clearTimeout(timer.current), []);
+  // At once: a frame later the next key may have come, and would be put in the wrong place.
+  useLayoutEffect(() => {
+    if (cursor.current !== null) input.current?.setSelectionRange(cursor.current, cursor.current);
+    cursor.current = null;
+  });
   useKeys(slash ? [{ keys: "/", does: "Search", run: () => (input.current?.focus(), input.current?.select()), group: "Everywhere" }] : []);
 
   const word = useMemo(() => wordAt(text, caret), [text, caret]);
@@ -112,7 +118,7 @@ export function SearchBox({ label, value, onChange, qualifiers = [], placeholder
     const place = word.start + suggestion.becomes.length + end.length;
     type(wanted, place);
     if (!suggestion.open) tell(wanted);
-    requestAnimationFrame(() => input.current?.setSelectionRange(place, place));
+    cursor.current = place;
     input.current?.focus();
   };
   const onKeyDown = (event: React.KeyboardEvent) => {

@@ -13,7 +13,11 @@ const BASE = {
   "GET /api/admin/jobs/{id}/why": { job_id: uuid(1), state: "failed", reasons: [{ code: "failed", sentence: "It failed for good; `rota jobs retry x` runs it again." }] },
 };
 
-const rows = async () => (await screen.findByRole("table", { name: "Jobs" })).querySelectorAll("tbody tr[data-row]");
+const rows = async () => {
+  const shown = () => screen.getByRole("table", { name: "Jobs" }).querySelectorAll("tbody tr[data-row]");
+  await waitFor(() => expect(shown().length).toBeGreaterThan(0));
+  return shown();
+};
 
 describe("the list", () => {
   test("shows state, task, attempts and error of each, and how many there are", async () => {
@@ -250,7 +254,7 @@ describe("changes", () => {
   test("who may not sees why", async () => {
     const { api, user } = renderPage(<Jobs />, { role: "read_only", api: BASE });
     await rows();
-    const button = screen.getByRole("button", { name: "Retry" });
+    const button = await screen.findByRole("button", { name: "Retry" });
     expect(button.getAttribute("aria-disabled")).toBe("true");
     await user.keyboard("jr");
     expect(await screen.findByText(/read-only\) may not change jobs/)).toBeTruthy();

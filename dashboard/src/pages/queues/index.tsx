@@ -27,7 +27,7 @@ function columns(onOpen: (queue: Queue, what: Open) => void): Column<Queue>[] {
       ),
     },
     { key: "ready", title: "Due", align: "right", width: "5rem", cell: (row) => <Depth value={row.ready} /> },
-    { key: "running", title: "Running", align: "right", width: "5rem", cell: (row) => <Depth value={row.running} /> },
+    { key: "running", title: "Running", align: "right", width: "5rem", hideBelow: "sm", cell: (row) => <Depth value={row.running} /> },
     { key: "oldest", title: "Oldest", align: "right", width: "6rem", cell: (row) => <Oldest queue={row} /> },
     { key: "delayed", title: <span title="Not due yet">Later</span>, align: "right", width: "5rem", hideBelow: "lg", cell: (row) => <Depth value={row.delayed} /> },
     { key: "held", title: <span title="Due, but held back by limits">Held</span>, align: "right", width: "5rem", hideBelow: "lg", cell: (row) => <Depth value={row.held} /> },
