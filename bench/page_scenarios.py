@@ -24,7 +24,8 @@ from rota.control import accounts
 from rota.control.plane import APPLICATION
 
 PAGES = ("", "/jobs", "/jobs?q=state:failed", "/errors", "/logs", "/alerts", "/schedules", "/calendar", "/tasks")
-PAGES += ("/queues", "/workers", "/own-jobs", "/settings")
+PAGES += ("/tasks/http_call", "/queues", "/queues/default", "/workers", "/own-jobs", "/settings")
+A_JOB = "SELECT job_id FROM rota.run WHERE outcome = 'failed' LIMIT 1"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"]
 ARGUMENTS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 QUIET_S = 0.3  # without a new request: the page has asked for what it needs at first
@@ -52,11 +53,12 @@ class PagesScenario(ServerScenario):
     def measure(self, bench: Bench, system: System) -> Figures:
         dsn = bench.cluster.dsn(f"{system.name}_history")
         with rota_server(dsn) as address:
-            took = asyncio.run(_visit_all(address, dsn, max(bench.sizes.looks // 4, 1)))
+            first, took = asyncio.run(_visit_all(address, dsn, max(bench.sizes.looks // 4, 1)))
         data = [ms for each in took.values() for ms in each]
         worst = max(took, key=lambda path: statistics.median(took[path]))
         print(f"slowest page: {worst or '/'} with {statistics.median(took[worst]):.0f} ms")
-        return {"p50_ms": statistics.median(data), "p95_ms": statistics.quantiles(data, n=20)[-1], "slowest_ms": max(data)}
+        slowest = max(*first.values(), *data)  # a bound of its statements too
+        return {"p50_ms": statistics.median(data), "p95_ms": statistics.quantiles(data, n=20)[-1], "slowest_ms": slowest}
 
 
 class TypingScenario(ServerScenario):
@@ -95,15 +97,18 @@ async def _cookie(dsn: str) -> str:
         return str(known.cookie)
 
 
-async def _visit_all(address: str, dsn: str, times: int) -> dict[str, list[float]]:
-    took: dict[str, list[float]] = {path: [] for path in PAGES}
+async def _visit_all(address: str, dsn: str, times: int) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """The slowest request of each page: at its first visit, when scripts and plans are new, and at the others."""
+    with psycopg.connect(dsn) as conn:
+        [job] = conn.execute(A_JOB).fetchone() or [None]
+    pages = [*PAGES, f"/jobs/{job}"]
     async with _browser_page(address, dsn) as page:
-        for turn in range(times + 1):
-            for path in PAGES:
-                slowest = await _visit(page, f"{address}/dashboard{path}")
-                if turn:  # at first scripts and plans are new
-                    took[path].append(slowest)
-    return took
+        first = {path: await _visit(page, f"{address}/dashboard{path}") for path in pages}
+        took: dict[str, list[float]] = {path: [] for path in pages}
+        for _ in range(times):
+            for path in pages:
+                took[path].append(await _visit(page, f"{address}/dashboard{path}"))
+    return first, took
 
 
 async def _visit(page: Page, url: str) -> float:

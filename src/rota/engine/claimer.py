@@ -105,7 +105,7 @@ class Claimer:
             await self._promote(session)
             self._holdings.room.clear()
             want = self._room()
-            aside = self._holdings.room_aside if self._holdings.lanes else {}
+            aside = self._room_aside()
             if want == 0 and not aside:
                 await self._wait_for_room()
             elif await self.run_once(session, want, aside):
@@ -175,7 +175,7 @@ class Claimer:
     def _room(self) -> int:
         """How many jobs to claim now: what the slots can start, and what they will have started in a moment."""
         options, holdings = self._options, self._holdings
-        if self._completer.backlog > 4 * options.claim_batch:
+        if self._is_behind:
             return 0
         pace_s = self._pace_s()
         ahead = 0
@@ -185,6 +185,16 @@ class Claimer:
         if len(holdings.unstarted) > holdings.low_water:
             return 0
         return max(min(holdings.idle_slots + ahead - len(holdings.unstarted), options.claim_batch), 0)
+
+    def _room_aside(self) -> Mapping[str, int]:
+        if not self._holdings.lanes or self._is_behind:
+            return NOTHING
+        return self._holdings.room_aside(self._options.claim_ahead_s, self._options.claim_batch)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether more have ended than can be written down."""
+        return self._completer.backlog > 4 * self._options.claim_batch
 
     async def _wait_for_room(self, at_most_s: float = math.inf) -> None:
         # With a limit, because delayed jobs become due for other workers too while this one is full.

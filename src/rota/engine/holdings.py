@@ -34,7 +34,7 @@ class Holdings:
         for run in runs:
             run.arrived = now
             self.held[run.id] = run
-        waiting = [run for run in runs if not self.give_aside(run)] if self.lanes else runs
+        waiting = self._not_aside(runs) if self.lanes else runs
         self.unstarted.extend(waiting)
         for _ in range(min(len(waiting), len(self._sleepers))):
             sleeper = self._sleepers.popleft()
@@ -47,18 +47,27 @@ class Holdings:
         lane = self.lanes.get(run.task)
         return lane is not None and lane.give(run)
 
+    def _not_aside(self, runs: Sequence[Run]) -> list[Run]:
+        """Those that are neither started nor kept for further slots; nothing is kept that one of the worker's own could start."""
+        waiting: list[Run] = []
+        idle = self.idle_slots - len(self.unstarted)
+        for run in runs:
+            lane = self.lanes.get(run.task)
+            if lane is None or not (lane.give(run) or (len(waiting) >= idle and lane.keep(run))):
+                waiting.append(run)
+        return waiting
+
     @property
     def has_more(self) -> bool:
         """Whether other jobs will end in a moment: those that wait to be started, or a good many in further slots."""
         return bool(self.unstarted) or any(lane.busy >= MANY for lane in self.lanes.values())
 
-    @property
-    def room_aside(self) -> dict[str, int]:
-        """How many jobs could start in further slots, by the queue that they come from; those without any are left out."""
+    def room_aside(self, ahead_s: float, at_most: int) -> dict[str, int]:
+        """How many jobs to claim for further slots, by the queue that they come from; those without any are left out."""
         room: dict[str, int] = {}
         for lane in self.lanes.values():
-            if lane.free and lane.queue is not None:
-                room[lane.queue] = room.get(lane.queue, 0) + lane.free
+            if lane.queue is not None and (count := lane.room(ahead_s, at_most)) > 0:
+                room[lane.queue] = room.get(lane.queue, 0) + count
         return room
 
     def take(self) -> Run | None:
@@ -83,20 +92,31 @@ class Holdings:
 
     def take_unstarted(self) -> list[Run]:
         """Everything that has not been started, to be given back."""
-        runs = list(self.unstarted)
-        self.unstarted.clear()
+        runs: list[Run] = []
+        for waiting in self._waiting():
+            runs += waiting
+            waiting.clear()
         for run in runs:
             self.held.pop(run.id, None)
         return runs
 
+    def waited_s(self) -> float:
+        """For how long the one that has waited longest has been waiting to be started."""
+        now = monotonic()
+        return max((now - waiting[0].arrived for waiting in self._waiting() if waiting), default=0.0)
+
     def withdraw(self, run: Run) -> bool:
         """Takes a job back out if it has not been started; says whether that was so."""
-        if run not in self.unstarted:
-            return False
-        self.unstarted.remove(run)
-        del self.held[run.id]
-        self.room.set()
-        return True
+        for waiting in self._waiting():
+            if run in waiting:
+                waiting.remove(run)
+                del self.held[run.id]
+                self.room.set()
+                return True
+        return False
+
+    def _waiting(self) -> list[deque[Run]]:
+        return [self.unstarted, *(lane.waiting for lane in self.lanes.values())]
 
     def drop(self, run: Run) -> None:
         """The end of this run is recorded, or is no longer ours to record."""

@@ -66,7 +66,7 @@ class Slots:
             slot.run = run
             await execute(slot, run)
             slot.run = None
-            self.average_s = run.took_s if self.average_s is None else self.average_s + _WEIGHT * (run.took_s - self.average_s)
+            self.average_s = _averaged(self.average_s, run)
             completer.add(run)
             if slot.thread is not None:
                 await self._wait_for_thread(slot, run)
@@ -75,6 +75,7 @@ class Slots:
                 yielded = monotonic()
 
     async def _work_aside(self, slot: Slot, lane: Lane) -> None:
+        yielded = 0.0
         while not self._closed:
             try:
                 await lane.turn(slot)
@@ -88,9 +89,14 @@ class Slots:
             assert run is not None
             if run.outcome is None and run.state is None:
                 await self._executor.execute(slot, run)
+                lane.average_s = _averaged(lane.average_s, run)
             slot.run = None
             self._completer.add(run)
-            self._holdings.room.set()
+            if lane.has_room:
+                self._holdings.room.set()
+            if run.started - yielded > YIELD_S:
+                await asyncio.sleep(0)
+                yielded = monotonic()
 
     async def _wait_for_thread(self, slot: Slot, run: Run) -> None:
         thread, slot.thread = slot.thread, None
@@ -136,3 +142,7 @@ class Slots:
             task.cancel()
         if tasks:  # none when the worker was stopped before it had begun
             await asyncio.wait(tasks, timeout=1)
+
+
+def _averaged(average_s: float | None, run: Run) -> float:
+    return run.took_s if average_s is None else average_s + _WEIGHT * (run.took_s - average_s)

@@ -6,10 +6,11 @@ import asyncio
 import sys
 import warnings
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
+from psycopg.errors import DeadlockDetected
 
 from rota.db.carriers import AsyncPsycopgCarrier, PsycopgCarrier, async_carrier_of, carrier_of
 from rota.db.failures import explained
@@ -22,6 +23,10 @@ from rota.model.limits import NO_LIMITS, QueueLimits
 from rota.store import jobs
 
 Result = TypeVar("Result")
+
+# Parents are locked in one order and so are jobs that end, but a job may be a parent here and a child there. PostgreSQL has undone
+# all of an enqueue that it ends for that; in a transaction of our own it is done again, while in the caller's only they can.
+DEADLOCKS = 3
 
 
 class Intake:
@@ -36,11 +41,17 @@ class Intake:
     def insert(self, job: NewJob, conn: Any = None) -> Enqueued:
         """Stores one job."""
         self.settle(job)
+        for _ in range(DEADLOCKS if conn is None else 0):
+            with suppress(DeadlockDetected):
+                return self.carry_out(jobs.insert(job), call="enqueue")
         return self.carry_out(jobs.insert(job), conn, call="enqueue")
 
     async def ainsert(self, job: NewJob, conn: Any = None) -> Enqueued:
         """Stores one job, from the event loop."""
         self.settle(job)
+        for _ in range(DEADLOCKS if conn is None else 0):
+            with suppress(DeadlockDetected):
+                return await self.acarry_out(jobs.insert(job))
         return await self.acarry_out(jobs.insert(job), conn)
 
     def carry_out(self, steps: Steps[Result], conn: Any = None, *, call: str) -> Result:
@@ -82,6 +93,22 @@ class Intake:
     def insert_many(self, new: Iterable[NewJob], conn: Any = None) -> list[Enqueued]:
         """Stores all or none."""
         batch = self._batch(new)
+        for _ in range(DEADLOCKS if conn is None else 0):
+            with suppress(DeadlockDetected):
+                return self._insert_batch(batch)
+            batch = Batch(batch.jobs)
+        return self._insert_batch(batch, conn)
+
+    async def ainsert_many(self, new: Iterable[NewJob], conn: Any = None) -> list[Enqueued]:
+        """Stores all or none, from the event loop."""
+        batch = self._batch(new)
+        for _ in range(DEADLOCKS if conn is None else 0):
+            with suppress(DeadlockDetected):
+                return await self._ainsert_batch(batch)
+            batch = Batch(batch.jobs)
+        return await self._ainsert_batch(batch, conn)
+
+    def _insert_batch(self, batch: Batch, conn: Any = None) -> list[Enqueued]:
         with explained:
             if conn is not None:
                 carrier = carrier_of(conn)
@@ -91,9 +118,7 @@ class Intake:
                 carrier = PsycopgCarrier(own)
                 return carry_out(carrier, _steps(batch, carrier))
 
-    async def ainsert_many(self, new: Iterable[NewJob], conn: Any = None) -> list[Enqueued]:
-        """Stores all or none, from the event loop."""
-        batch = self._batch(new)
+    async def _ainsert_batch(self, batch: Batch, conn: Any = None) -> list[Enqueued]:
         with explained:
             if conn is not None:
                 carrier = await async_carrier_of(conn)

@@ -1,0 +1,96 @@
+"""Jobs with further slots of their own are claimed a little ahead when they are quick, and nobody is kept waiting by that."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.support.engine import Engine
+from tests.support.wait import until
+
+from rota.engine import upkeep
+
+pytestmark = pytest.mark.req("Q12")
+
+SLOTS = 4
+OWN = 1
+QUEUES = {"default": 1, "calls": 1}
+
+
+class Calls:
+    """Handlers that are quick until they are told to be slow."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.inside = 0
+        self.slow = False
+        self.go = asyncio.Event()
+
+    async def grow_quick(self) -> None:
+        """Have so many run that the worker knows them to be quick."""
+        self.engine.fill("call", 300, queue="calls")
+        await self.engine.drained()
+        self.slow = True
+
+    def claimed(self) -> int:
+        return self.engine.count("rota.job WHERE state = 'running'")
+
+
+@pytest.fixture
+def calls(engine: Engine) -> Calls:
+    state = Calls(engine)
+
+    @engine.task(slots=SLOTS, queue="calls")
+    async def call() -> None:
+        state.inside += 1
+        try:
+            await (state.go.wait() if state.slow else asyncio.sleep(0))
+        finally:
+            state.inside -= 1
+
+    @engine.task
+    async def other() -> None: ...
+
+    return state
+
+
+async def stop_after_claiming_ahead(calls: Calls) -> None:
+    await calls.grow_quick()
+    calls.engine.fill("call", 50, queue="calls")
+    await until(lambda: calls.inside == SLOTS + OWN and calls.claimed() > calls.inside)
+
+
+async def test_those_behind_slow_ones_are_given_back_uncharged(engine: Engine, calls: Calls) -> None:
+    async with engine.worker(concurrency=OWN, queues=QUEUES):
+        await stop_after_claiming_ahead(calls)
+        await until(lambda: calls.claimed() == SLOTS + OWN)
+        assert engine.count("rota.job WHERE state = 'queued' AND attempt = 0") == 50 - SLOTS - OWN
+        calls.go.set()
+        await engine.drained()
+    assert engine.count("rota.run WHERE outcome <> 'completed'") == 0
+
+
+async def test_one_is_canceled_before_it_has_begun(engine: Engine, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "STALE_BUFFER_S", 1000.0)
+    async with engine.worker(concurrency=OWN, queues=QUEUES):
+        await stop_after_claiming_ahead(calls)
+        [newest] = engine.conn.execute("SELECT max(id::text)::uuid FROM rota.job WHERE state = 'running'").fetchone() or [None]
+        engine.conn.execute("SELECT rota.cancel_job(%s, 'enough')", [newest])
+        await engine.ended(newest, state="canceled")
+        assert calls.inside == SLOTS + OWN
+        calls.go.set()
+        await engine.drained()
+
+
+async def test_at_the_end_they_are_given_back_before_the_others_have_ended(
+    engine: Engine, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "STALE_BUFFER_S", 1000.0)
+    async with engine.worker(concurrency=OWN, queues=QUEUES, shutdown_timeout_s=30.0) as worker:
+        await stop_after_claiming_ahead(calls)
+        worker.stop()
+        await until(lambda: engine.count("rota.job WHERE state = 'queued' AND attempt = 0") == 50 - SLOTS - OWN)
+        assert calls.inside == SLOTS + OWN
+        calls.go.set()
+        await until(lambda: calls.claimed() == 0)  # to be stopped once more would interrupt them
+    assert engine.count("rota.run WHERE outcome <> 'completed'") == 0
