@@ -126,12 +126,16 @@ async def _visit(page: Page, url: str) -> float:
         if request in asked:
             answered[request] = time.perf_counter()
 
+    def forget(request: Request) -> None:  # of the page before, which was left while it asked
+        asked.pop(request, None)
+
     async def look(response: Any) -> None:
         if response.status >= 400:
             wrong.append(f"{response.url} was answered with {response.status}")
 
     page.on("request", ask)
     page.on("requestfinished", end)
+    page.on("requestfailed", forget)
     page.on("response", look)
     try:
         await page.goto(url)
@@ -145,6 +149,7 @@ async def _visit(page: Page, url: str) -> float:
     finally:
         page.remove_listener("request", ask)
         page.remove_listener("requestfinished", end)
+        page.remove_listener("requestfailed", forget)
         page.remove_listener("response", look)
     if wrong:
         raise SystemFailed("; ".join(wrong))
