@@ -14,10 +14,10 @@ import psycopg
 from playwright.async_api import Page, Request, async_playwright
 
 from bench.log_scenarios import FILL as FILL_LOGS
-from bench.processes import SystemFailed
+from bench.processes import SystemFailed, await_true
 from bench.run_scenarios import FILL as FILL_RUNS
 from bench.scenario import Bench, Figures, Scenario
-from bench.server_scenarios import ServerScenario, rota_server
+from bench.server_scenarios import ServerScenario, rota_process, rota_server
 from bench.system import System
 from rota.config import load_settings
 from rota.control import accounts
@@ -26,6 +26,9 @@ from rota.control.plane import APPLICATION
 PAGES = ("", "/jobs", "/jobs?q=state:failed", "/errors", "/logs", "/alerts", "/schedules", "/calendar", "/tasks")
 PAGES += ("/tasks/http_call", "/queues", "/queues/default", "/workers", "/own-jobs", "/settings")
 A_JOB = "SELECT job_id FROM rota.run WHERE outcome = 'failed' LIMIT 1"
+KNOWN = """
+SELECT EXISTS (SELECT FROM rota.task WHERE name = 'http_call') AND EXISTS (SELECT FROM rota.queue WHERE name = 'default')
+"""
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"]
 ARGUMENTS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 QUIET_S = 0.3  # without a new request: the page has asked for what it needs at first
@@ -48,6 +51,9 @@ class PagesScenario(ServerScenario):
         dsn = bench.fresh(system, "history")
         bench.cluster.execute(dsn, FILL_RUNS, {"rows": bench.sizes.runs})
         bench.cluster.execute(dsn, FILL_LOGS, {"rows": bench.sizes.log_lines})
+        with rota_process("worker", dsn, ["-a", "bench.http_app:app"]), psycopg.connect(dsn, autocommit=True) as conn:
+            if not await_true(lambda: conn.execute(KNOWN).fetchone() == (True,), 30, 0.1):
+                raise SystemFailed("no worker has made its tasks and queues known")
         bench.cluster.settle(dsn)
 
     def measure(self, bench: Bench, system: System) -> Figures:
