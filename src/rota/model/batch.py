@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 import graphlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rota.errors import CycleError, UsageError
 from rota.model.ids import new_id_texts
 from rota.model.job import NewJob
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """For a block that makes objects by the hundred thousand and keeps them all: Python does not look among them for garbage.
+
+    It would again and again, and takes a fifth of the time of a large `enqueue_many`. Not around an `await`.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Batch:

@@ -17,7 +17,7 @@ from rota.db.failures import explained
 from rota.db.pool import Connections
 from rota.db.steps import AsyncCarrier, Carrier, Steps, atomically, carry_out, carry_out_async
 from rota.errors import UnknownQueue, UsageError, did_you_mean
-from rota.model.batch import Batch
+from rota.model.batch import Batch, kept
 from rota.model.job import Enqueued, JobSettings, NewJob
 from rota.model.limits import NO_LIMITS, QueueLimits
 from rota.store import jobs
@@ -153,7 +153,8 @@ class Intake:
         await self._connections.aclose()
 
     def _batch(self, new: Iterable[NewJob]) -> Batch:
-        batch = Batch(list(new))
+        with kept():
+            batch = Batch(list(new))
         checked: JobSettings | None = None
         for job in batch.jobs:
             if job.settings is not checked:

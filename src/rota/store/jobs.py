@@ -11,7 +11,7 @@ from typing import Any
 from rota.db import queries
 from rota.db.steps import Copy, Query, Steps, atomically
 from rota.errors import DuplicateKey, KeyReused, ParentFailed, ParentNotFound
-from rota.model.batch import Batch
+from rota.model.batch import Batch, kept
 from rota.model.ids import new_id_text
 from rota.model.job import Enqueued, JobSettings, NewJob
 
@@ -56,7 +56,8 @@ def insert_many(batch: Batch, *, can_copy: bool, autocommits: bool) -> Steps[lis
 
 
 def _insert_pieces(batch: Batch, copied: list[int], free: list[list[int]], bound: list[list[int]]) -> Steps[list[Enqueued]]:
-    results = [Enqueued(id) for id in batch.ids]
+    with kept():
+        results = [Enqueued(id) for id in batch.ids]
     if copied:
         ((now,),) = yield Query(SQL["jobs_now"])
         yield _copy(batch, copied, _EPOCH + now * _MICROSECOND)
