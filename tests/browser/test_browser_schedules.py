@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from uuid import uuid4
 
 import pytest
@@ -14,15 +13,9 @@ from tests.support.wait import until
 
 
 async def choose(page: Page, row: Locator, action: str) -> None:
-    """Open the menu of a row and take an entry of it; again, if a row that came anew has closed it."""
-    entry = page.get_by_role("menuitem", name=action)
-    for _ in range(10):
-        if await entry.is_visible():
-            break
-        await row.get_by_role("button", name=re.compile("Actions")).click()
-        with suppress(AssertionError):
-            await expect(entry).to_be_visible(timeout=2000)
-    await entry.click()
+    """Open the menu of a row and take an entry of it."""
+    await row.get_by_role("button", name=re.compile("Actions")).click()
+    await page.get_by_role("menuitem", name=action).click()
 
 
 @pytest.mark.req("D02", "D04")

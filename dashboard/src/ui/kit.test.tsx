@@ -1,4 +1,4 @@
-import { render, screen, waitFor, within } from "@testing-library/react";
+import { fireEvent, render, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { useState } from "react";
 import { describe, expect, test, vi } from "vitest";
@@ -74,6 +74,19 @@ test("a menu goes by arrows, and Escape gives the focus back", async () => {
   expect(document.activeElement).toBe(button);
   await userEvent.keyboard("{ArrowDown}c{Enter}");
   expect(done).toHaveBeenCalledOnce();
+});
+
+test("a menu stays open while the page moves under it, until its button is out of sight", async () => {
+  render(<Menu label="Copy as" items={[{ label: "Python", onSelect: vi.fn() }]} />);
+  const button = screen.getByRole("button", { name: "Copy as" });
+  await userEvent.click(button);
+  const place = vi.spyOn(button.parentElement!, "getBoundingClientRect");
+  place.mockReturnValue(new DOMRect(20, 300, 80, 30));
+  fireEvent.scroll(document);
+  expect(screen.getByRole("menu").style.top).toBe("334px");
+  place.mockReturnValue(new DOMRect(20, -100, 80, 30));
+  fireEvent.scroll(document);
+  expect(screen.queryByRole("menu")).toBeNull();
 });
 
 test("tabs go by arrows", async () => {

@@ -52,23 +52,32 @@ export function Menu({ label, items, icon, hideLabel, ...rest }: { label: string
   );
 }
 
+/** Puts a list below its button, or above it where there is no room. */
+function standBy(list: HTMLElement, anchor: HTMLElement) {
+  const at = anchor.getBoundingClientRect();
+  const { width, height } = list.getBoundingClientRect();
+  const below = at.bottom + 4;
+  list.style.top = `${below + height < window.innerHeight ? below : Math.max(4, at.top - height - 4)}px`;
+  list.style.left = `${Math.max(6, Math.min(at.left, window.innerWidth - width - 6))}px`;
+}
+
 function List({ label, items, anchor, onClose }: { label: string; items: (MenuItem | "-")[]; anchor: HTMLElement; onClose: (refocus?: boolean) => void }) {
   const own = useRef<HTMLDivElement>(null);
   const rights = useRights();
   useLayoutEffect(() => {
-    const list = own.current!;
-    const at = anchor.getBoundingClientRect();
-    const { width, height } = list.getBoundingClientRect();
-    const below = at.bottom + 4;
-    list.style.top = `${below + height < window.innerHeight ? below : Math.max(4, at.top - height - 4)}px`;
-    list.style.left = `${Math.max(6, Math.min(at.left, window.innerWidth - width - 6))}px`;
-    list.querySelector<HTMLElement>("[role^=menuitem]")?.focus();
+    standBy(own.current!, anchor);
+    own.current!.querySelector<HTMLElement>("[role^=menuitem]")?.focus();
   }, [anchor]);
   useEffect(() => {
     const away = (event: Event) => {
       if (!own.current?.contains(event.target as Node) && !anchor.contains(event.target as Node)) onClose(false);
     };
-    const scrolled = (event: Event) => !own.current?.contains(event.target as Node) && onClose(false);
+    // Also when rows above it come anew: it goes along with its button for as long as that can be seen.
+    const scrolled = () => {
+      const { top, bottom } = anchor.getBoundingClientRect();
+      if (bottom < 0 || top > window.innerHeight) onClose(false);
+      else standBy(own.current!, anchor);
+    };
     document.addEventListener("pointerdown", away, true);
     window.addEventListener("scroll", scrolled, true);
     window.addEventListener("resize", scrolled);
