@@ -46,6 +46,10 @@ async def test_nothing_serious_is_in_anybodys_way(visits: Visits, site: Site, st
     assert found == {}
 
 
+# Tables may be moved sideways within a frame of their own; the page and what it has in the middle may not.
+WIDTH = "Math.max(...[document.documentElement, document.querySelector('main')].map((each) => each.scrollWidth))"
+
+
 @pytest.mark.req("D03", "D04")
 async def test_on_a_phone_nothing_sticks_out(visits: Visits, site: Site, stored: list[str]) -> None:
     visit = await visits.begin(site, size=PHONE)
@@ -53,7 +57,7 @@ async def test_on_a_phone_nothing_sticks_out(visits: Visits, site: Site, stored:
     for path in [*PATHS, f"/jobs/{stored[0]}"]:
         await visit.go(path)
         await settle(visit)
-        width = await visit.page.evaluate("document.documentElement.scrollWidth")
+        width = await visit.page.evaluate(WIDTH)
         if width > PHONE["width"]:
             wide[path] = width
     assert wide == {}
