@@ -26,6 +26,7 @@ PAGES = {
     "calendar": "/calendar",
     "tasks": "/tasks",
     "queues": "/queues",
+    "queue": "/queues/payments",
     "workers": "/workers",
     "own-jobs": "/own-jobs",
     "settings": "/settings",
@@ -65,6 +66,12 @@ async def take(link: str) -> None:
             await page.goto(f"{base}{PAGES[name]}")
             await settle(page)
             await page.screenshot(path=FOLDER / f"{name}-phone.png")
+        stranger = await browser.new_page(viewport=SIZE, reduced_motion="reduce")
+        for theme in ("light", "dark"):
+            await stranger.emulate_media(color_scheme=theme)
+            await stranger.goto(f"{base}/sign-in")
+            await settle(stranger)
+            await stranger.screenshot(path=FOLDER / f"sign-in-{theme}.png")
         await browser.close()
 
 

@@ -69,6 +69,7 @@ async def test_errors_come_back_as_the_handler_raised_them(engine: Engine) -> No
         error = await error_of(engine, engine.enqueue("fail", {"how": "value"}, max_attempts=1))
     assert (error["type"], error["message"]) == ("ValueError", "no such thing: \N{REPLACEMENT CHARACTER}")
     assert 'raise ValueError("no such thing' in error["traceback"]
+    assert "rota/engine" not in error["traceback"]
     assert "causes" not in error
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import traceback
+from types import TracebackType
 from typing import Any
 
 from pydantic_core import to_json
@@ -20,6 +22,7 @@ MAX_CAUSES = 5  # of an error, and members of a group of them
 MAX_DEPTH = 2  # of groups within groups
 MEMBER_SHARE = 8  # a member of a group has so much less room than an error of its own
 MAX_TYPE_CHARS = 200
+_ENGINE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "engine", "")
 _MODULES_UNSAID = ("builtins", "rota.errors", "__main__", "__mp_main__")
 _STRICT = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))  # json.dumps would make one each time
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # the escape, not the text of it
@@ -84,12 +87,20 @@ def _describe(error: BaseException, depth: int, share: int = 1) -> dict[str, Any
             described["retry_after_s"] = error.retry_after_s
     elif error.__traceback__ is not None:
         # The last lines are where it happened, so a long traceback loses its beginning.
-        lines = "".join(traceback.format_tb(error.__traceback__, limit=-50))[-4 * MAX_TRACEBACK_CHARS :]
+        lines = "".join(traceback.format_tb(_from_handler(error.__traceback__), limit=-50))[-4 * MAX_TRACEBACK_CHARS :]
         room = MAX_TRACEBACK_CHARS // share
         described["traceback"] = clean_text(redact_text(lines)[-room:], room)
     if isinstance(error, BaseExceptionGroup) and depth:
         described["errors"] = [_describe(each, depth - 1, MEMBER_SHARE) for each in error.exceptions[:MAX_CAUSES]]
     return described
+
+
+def _from_handler(trace: TracebackType) -> TracebackType:
+    """The part of a traceback that begins with the handler: how the engine came to call it says nothing about the error."""
+    step: TracebackType | None = trace
+    while step is not None and step.tb_frame.f_code.co_filename.startswith(_ENGINE):
+        step = step.tb_next
+    return step or trace
 
 
 def _clean(text: str, limit: int) -> str:
