@@ -18,7 +18,7 @@ async def test_by_a_link_and_out_again(visits: Visits, site: Site) -> None:
     page = visit.page
     visit.allowed = ("401",)
     await expect(page).to_have_url(re.compile(r"/dashboard/sign-in\?next="))
-    await expect(page.get_by_label("Address of mail")).to_be_visible()
+    await expect(page.get_by_label("Email address")).to_be_visible()
 
     await page.goto(link)
     await page.get_by_role("button", name="Sign in").click()

@@ -136,7 +136,7 @@ function Invite({ onClose }: { onClose: () => void }) {
       }
     >
       <div className="flex flex-col gap-3">
-        <Input label="Address of mail" type="email" required value={email} onChange={(text) => (setEmail(text), create.error && create.reset())} error={atField ?? (tried ? missing : undefined)} placeholder="ada@example.org" data-autofocus />
+        <Input label="Email address" type="email" required value={email} onChange={(text) => (setEmail(text), create.error && create.reset())} error={atField ?? (tried ? missing : undefined)} placeholder="ada@example.org" data-autofocus />
         <Select label="Role" value={role} options={ROLES} onChange={(value) => setRole(value as Role)} hint={ROLES.find((each) => each.value === role)?.may} />
         <Checkbox label="Mail them a link to sign in now" hint="Without it they ask for one on the sign-in page." checked={mail} onChange={setMail} />
         {create.error && !atField && <ErrorPanel problem={create.error} compact />}

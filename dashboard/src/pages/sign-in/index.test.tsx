@@ -29,7 +29,7 @@ function open(answers: Record<string, unknown> = {}, at = "/sign-in?next=/dashbo
   );
   return { api, user: userEvent.setup() };
 }
-const field = () => screen.getByRole("textbox", { name: "Address of mail" });
+const field = () => screen.getByRole("textbox", { name: "Email address" });
 const button = () => screen.getByRole("button", { name: "Mail me a link" });
 
 test("asks for a link, and says what to do next", async () => {

@@ -70,7 +70,7 @@ function Ask({ next, onAsked }: { next: string; onAsked: (email: string) => void
       }}
     >
       <p className="text-muted">There are no passwords: you are mailed a link that signs you in.</p>
-      <Input label="Address of mail" type="email" name="email" autoComplete="email" inputMode="email" autoFocus value={email} onChange={(text) => (setEmail(text), request.forget())} error={atField ?? (tried ? missing : undefined)} placeholder="you@example.org" />
+      <Input label="Email address" type="email" name="email" autoComplete="email" inputMode="email" autoFocus value={email} onChange={(text) => (setEmail(text), request.forget())} error={atField ?? (tried ? missing : undefined)} placeholder="you@example.org" />
       {request.problem && !atField && <Trouble problem={request.problem} at={request.at} />}
       <Button type="submit" look="primary" busy={request.busy} className="h-9">
         Mail me a link
