@@ -104,7 +104,7 @@ function Invite({ onClose }: { onClose: () => void }) {
   const [mail, setMail] = useState(true);
   const [tried, setTried] = useState(false);
   const create = useAct("post", "/api/admin/users", { toastErrors: false });
-  const missing = email.trim() === "" ? "Whom? Write their address of mail." : undefined;
+  const missing = email.trim() === "" ? "Whom? Write their email address." : undefined;
   const submit = async () => {
     setTried(true);
     if (missing || create.isPending) return;

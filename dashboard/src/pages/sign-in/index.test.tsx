@@ -48,7 +48,7 @@ test("asks for a link, and says what to do next", async () => {
 test("says what is wrong with an address, at the field", async () => {
   const { user, api } = open({ [ASK]: problem(422, "validation", "no", [{ field: "body.email", code: "email", detail: "it has no @" }]) });
   await user.click(button());
-  expect(screen.getByText("Write your address of mail.")).toBeTruthy();
+  expect(screen.getByText("Write your email address.")).toBeTruthy();
   expect(api.of(ASK)).toHaveLength(0);
   await user.type(field(), "ada");
   await user.click(button());

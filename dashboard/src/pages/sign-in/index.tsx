@@ -54,7 +54,7 @@ function Ask({ next, onAsked }: { next: string; onAsked: (email: string) => void
   const [email, setEmail] = useState("");
   const [tried, setTried] = useState(false);
   const request = useRequest();
-  const missing = email.trim() === "" ? "Write your address of mail." : undefined;
+  const missing = email.trim() === "" ? "Write your email address." : undefined;
   const submit = async () => {
     setTried(true);
     if (!missing && (await request.send(email.trim(), next))) onAsked(email.trim());
