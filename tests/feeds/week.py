@@ -38,6 +38,7 @@ SECOND = timedelta(seconds=1)
 HOST_CONCURRENCY = 2
 LATER = "UPDATE rota.schedule SET next_run_at = next_run_at + interval '1 day' WHERE key = %s"
 WAITING = "SELECT 1 FROM rota.job WHERE queue = 'feeds' AND run_at <= rota.now() LIMIT 1"
+DUE = "SELECT id, next_fetch_at FROM feeds.feed WHERE enabled AND next_fetch_at <= rota.now()"
 SHOWN = 15  # entries that a document has
 KINDS = {"etag": 50, "plain": 20, "cached": 10, "flaky": 8, "dead": 5, "unreachable": 3, "gone": 2, "moved": 2}  # percent
 
@@ -206,11 +207,7 @@ async def _live(
     try:
         async with Drain(world.dsn, world.app.tasks, options, Events()) as drain:
             while web.now < until:
-                due = dict(
-                    world.conn.execute(
-                        "SELECT id, next_fetch_at FROM feeds.feed WHERE enabled AND next_fetch_at <= rota.now()"
-                    ).fetchall()
-                )
+                due = dict(world.conn.execute(DUE).fetchall())
                 if sabotage and week.steps > 10 and due:
                     sabotage = False
                     world.conn.execute(LATER, [f"feed:{min(due)}"])
@@ -224,6 +221,7 @@ async def _live(
                     # They wait for a place at their host, and it is looked for one a moment later.
                     web.now += SECOND
                     world.clock.move(SECOND)
+                    due = {**dict(world.conn.execute(DUE).fetchall()), **due}  # in that moment others may have become due
                 _compare(web, week, {numbers[id]: at for id, at in due.items()})
                 week.steps += 1
                 world.clock.move(step_ends - web.now)
