@@ -58,8 +58,8 @@ describe("users", () => {
     await user.click(await screen.findByRole("button", { name: "Invite" }));
     const dialog = within(screen.getByRole("dialog", { name: "Invite somebody" }));
     await user.click(dialog.getByRole("button", { name: "Invite" }));
-    expect(dialog.getByText(/Write their address/)).toBeTruthy();
-    await user.type(dialog.getByRole("textbox", { name: /Address/ }), "ada@example.org");
+    expect(dialog.getByText(/Write their email address/)).toBeTruthy();
+    await user.type(dialog.getByRole("textbox", { name: /Email address/ }), "ada@example.org");
     await user.selectOptions(dialog.getByRole("combobox", { name: "Role" }), "read_only");
     await user.click(dialog.getByRole("button", { name: "Invite" }));
     expect(await dialog.findByText("ada@example.org has an account")).toBeTruthy();
