@@ -40,6 +40,7 @@ LONG = (
 # These in turn for the other processes; files or whole directories.
 ALSO_LONG = (
     "tests/docs/test_snippets.py",
+    "tests/dashboard/test_components.py",
     "tests/cli/test_demo.py",
     "tests/browser/",
     "tests/engine/test_lease.py",

@@ -14,11 +14,14 @@ if (!HTMLDialogElement.prototype.showModal) {
     this.dispatchEvent(new Event("close"));
   };
 }
-// Escape closes a dialog in browsers; in jsdom nobody does.
-document.addEventListener("keydown", (event) => {
-  const open = [...document.querySelectorAll("dialog[open]")].at(-1);
-  if (event.key === "Escape" && open && !event.defaultPrevented) open.dispatchEvent(new Event("cancel", { cancelable: true }));
-});
+// Escape closes a dialog in browsers; in jsdom nobody does. Once for all files that share a document.
+if (!document.documentElement.dataset.closesDialogs) {
+  document.documentElement.dataset.closesDialogs = "yes";
+  document.addEventListener("keydown", (event) => {
+    const open = [...document.querySelectorAll("dialog[open]")].at(-1);
+    if (event.key === "Escape" && open && !event.defaultPrevented) open.dispatchEvent(new Event("cancel", { cancelable: true }));
+  });
+}
 window.matchMedia ??= ((query: string) => ({ matches: false, media: query, addEventListener() {}, removeEventListener() {} })) as never;
 globalThis.ResizeObserver ??= class {
   observe() {}
