@@ -27,6 +27,7 @@ URL_VARIABLE = "ROTA_TEST_DATABASE_URL"
 KEPT = 4  # databases of finished tests that wait to be dropped
 SETTINGS = {
     "fsync": "off",  # the run's own server is thrown away
+    "full_page_writes": "off",  # each new database is a checkpoint, after which every page would be written whole once more
     "max_connections": "200",
     "shared_buffers": "256MB",
     "max_wal_size": "4GB",  # no checkpoint in the middle of a test
