@@ -85,6 +85,9 @@ class TestTasks:
         assert conn.execute("SELECT id::text, payload FROM rota.job").fetchone() == (id, {"n": 1})
         assert await shop.refused("POST", "/tasks/count/trigger", {"payload": {"n": "x"}}) == (422, "payload")
         assert await shop.refused("POST", "/tasks/none/trigger") == (404, "not_found")
+        for timeout in (0, 6.2e-111):
+            assert (await shop.ask("POST", "/tasks/count/trigger", {"timeout": timeout})).status == 422
+            assert (await shop.ask("POST", "/jobs", {"task": "count", "timeout": timeout})).status == 422
 
     async def test_plan_and_sync(self, shop: Shop) -> None:
         await shop.post("/tasks/send/disable")

@@ -12,6 +12,7 @@ import psycopg
 
 from rota.db.connection import AsyncConn
 from rota.errors import Conflict, ParentNotFound, PayloadError, RotaError, UnknownQueue, UnknownTask, UsageError, did_you_mean
+from rota.model.duration import parse_duration
 from rota.model.filters import check_text
 from rota.model.job import MAX_KEY_BYTES, check_on_parent_failure
 from rota.model.retry import check_max_attempts
@@ -43,6 +44,8 @@ async def enqueue(
         check_priority(priority)
     if max_attempts is not None:
         check_max_attempts(max_attempts)
+    if timeout is not None:
+        parse_duration(timeout, name="timeout", positive=True)
     check_on_parent_failure(on_parent_failure)
     if key is not None and not 1 <= len(key.encode()) <= MAX_KEY_BYTES:
         raise UsageError(f"key has {len(key.encode())} bytes, which is out of range: from 1 to {MAX_KEY_BYTES}")

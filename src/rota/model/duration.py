@@ -29,10 +29,11 @@ def parse_duration(value: Duration, *, name: str = "duration", positive: bool = 
         raise UsageError(f"{name}={value!r} is not a duration: give seconds, a timedelta or text such as '5m'")
     else:
         seconds = value
-    if not 0 <= seconds <= _LONGEST.total_seconds() or (positive and not seconds):
-        least = "more than 0" if positive else "0"
+    span = timedelta(seconds=seconds) if 0 <= seconds <= _LONGEST.total_seconds() else None
+    if span is None or (positive and not span):
+        least = "a microsecond" if positive else "0"
         raise UsageError(f"{name}={value!r} is out of range: from {least} to {_LONGEST.days} days")
-    return value if isinstance(value, timedelta) else timedelta(seconds=seconds)
+    return value if isinstance(value, timedelta) else span
 
 
 def show_duration(value: timedelta) -> str:
