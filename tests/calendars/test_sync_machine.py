@@ -79,6 +79,9 @@ class Machine(RuleBasedStateMachine):
         self.texts: dict[Side, dict[str, str]] = {side: skeleton.SERVERS.setdefault(side, {}) for side in SIDES}
         self.edits = 0
         self.touched: dict[str, dict[Side, str | None]] = {}  # since both were alike: what each side was made
+        self.answered: set[str] = (
+            set()
+        )  # edits that a cut off synchronisation had brought to the side on which they were then removed
         self.agreed: dict[str, str] = {}
         self.loop.run_until_complete(self._begin())
 
@@ -97,11 +100,15 @@ class Machine(RuleBasedStateMachine):
         name = next((name for name, text in self.texts[side].items() if f"UID:{uid}\r" in text), f"{uid}-of-{side}")
         self.texts[side][name] = event(uid, title)  # without saying when: a conflict that is none would be lost by the second side
         self.touched.setdefault(uid, {})[side] = title
+        self.answered.discard(uid)
 
     @rule(side=st.sampled_from(SIDES), uid=st.sampled_from(UIDS))
     def remove(self, side: Side, uid: str) -> None:
         for name in [name for name, text in self.texts[side].items() if f"UID:{uid}\r" in text]:
-            del self.texts[side][name]
+            title = summary_in(self.texts[side].pop(name))
+            [other] = [each for each in SIDES if each != side]
+            if self.touched.get(uid, {}).get(other) == title:
+                self.answered.add(uid)
             self.touched.setdefault(uid, {})[side] = None
 
     @rule(life=st.integers(0, 30))
@@ -122,8 +129,10 @@ class Machine(RuleBasedStateMachine):
                 assert now == next(iter(done.values())), f"{uid} was changed on one side: {done}, and is {now}"
             else:
                 assert now in done.values(), f"{uid} was made {done}, and is {now}"
-                assert now is not None or set(done.values()) == {None}, f"an edit of {uid} lost against a deletion"
+                is_lost = now is None and set(done.values()) != {None} and uid not in self.answered
+                assert not is_lost, f"an edit of {uid} lost against a deletion by somebody who had not seen it"
         self.touched.clear()
+        self.answered.clear()
         self.agreed = dict(found["first"])
 
     def _titles(self, side: Side) -> dict[str, str]:
