@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `tests.support` is one name, in pytest and outside it
 
@@ -23,6 +24,10 @@ from rota.db.embedded import EmbeddedPostgres
 # Tests start hundreds of processes: without bytecode each would compile all of Rota again, which is a third of its start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# How long an example takes says something of the machine, and nothing of the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 RUN = pytest.StashKey["Run"]()
 # The longest first: what a process has begun no other can take from it, and a long one at the end is waited for by all.
