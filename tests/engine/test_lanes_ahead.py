@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.support.engine import Engine
 from tests.support.wait import until
 
 from rota.engine import upkeep
+from rota.engine.holdings import Holdings
+from rota.engine.lanes import Lane
 
 pytestmark = pytest.mark.req("Q12")
 
@@ -68,6 +73,19 @@ async def test_those_behind_slow_ones_are_given_back_uncharged(engine: Engine, c
         calls.go.set()
         await engine.drained()
     assert engine.count("rota.run WHERE outcome <> 'completed'") == 0
+
+
+def test_what_waits_behind_slow_ones_is_given_back_without_what_does_not() -> None:
+    lane = Lane(SLOTS, "calls")
+    holdings = Holdings({"call": lane})
+    now = monotonic()
+    for number, (waiting, waited_s) in enumerate([(lane.waiting, 2.0), (lane.waiting, 0.0), (holdings.unstarted, 0.5)]):
+        run: Any = SimpleNamespace(id=str(number), arrived=now - waited_s)
+        waiting.append(run)
+        holdings.held[run.id] = run
+    assert [run.id for run in holdings.take_unstarted(1.0)] == ["0", "1"]
+    assert list(holdings.held) == ["2"]
+    assert [run.id for run in holdings.take_unstarted()] == ["2"]
 
 
 async def test_one_is_canceled_before_it_has_begun(engine: Engine, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:

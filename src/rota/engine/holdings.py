@@ -90,20 +90,17 @@ class Holdings:
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
 
-    def take_unstarted(self) -> list[Run]:
-        """Everything that has not been started, to be given back."""
+    def take_unstarted(self, waited_s: float = 0.0) -> list[Run]:
+        """What has not been started, to be given back: of each kind of slots, if the first for them has waited so long."""
+        since = monotonic() - waited_s
         runs: list[Run] = []
         for waiting in self._waiting():
-            runs += waiting
-            waiting.clear()
+            if waiting and waiting[0].arrived <= since:
+                runs += waiting
+                waiting.clear()
         for run in runs:
             self.held.pop(run.id, None)
         return runs
-
-    def waited_s(self) -> float:
-        """For how long the one that has waited longest has been waiting to be started."""
-        now = monotonic()
-        return max((now - waiting[0].arrived for waiting in self._waiting() if waiting), default=0.0)
 
     def withdraw(self, run: Run) -> bool:
         """Takes a job back out if it has not been started; says whether that was so."""

@@ -40,8 +40,6 @@ class Lane:
 
     def room(self, ahead_s: float, at_most: int) -> int:
         """How many jobs to claim for it now: what can start, and what will have started in so many seconds."""
-        if self.queue is None:
-            return 0
         self._ahead = min(int(len(self.slots) * ahead_s / self._pace_s(self.average_s)), at_most) if self.average_s else 0
         return self.free + self._ahead - len(self.waiting) if self.has_room else 0
 

@@ -133,8 +133,7 @@ class Upkeep:
 
     async def return_stale(self, session: Session) -> None:
         """Gives back what was claimed ahead when the jobs before it turn out to be slow."""
-        if self._holdings.waited_s() > STALE_BUFFER_S:
-            stale = self._holdings.take_unstarted()
+        if stale := self._holdings.take_unstarted(STALE_BUFFER_S):
             await session.release(stale)
             self._events.emit(RunsReleased(len(stale), "slots are taken by slow jobs"))
 
