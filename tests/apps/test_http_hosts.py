@@ -14,7 +14,7 @@ from tests.support.wait import until
 
 from rota import Retry, Rota
 from rota.apps.http_call import hosts as hosts_module
-from rota.apps.http_call.hosts import Host, Hosts
+from rota.apps.http_call.hosts import Host, Hosts, Place
 from rota.engine.worker import Worker
 
 pytestmark = pytest.mark.req("H04")
@@ -47,7 +47,7 @@ def hosts(time: Time) -> Hosts:
 
 class TestBreaker:
     def test_it_opens_after_failures_in_a_row(self, hosts: Hosts) -> None:
-        host = hosts.get("x:80")
+        host = hosts.get("x", 80)
         for _ in range(2):
             hosts.failed(host)
         hosts.succeeded(host)
@@ -58,18 +58,18 @@ class TestBreaker:
         rest_s = hosts.rest_s(host)
         assert rest_s is not None
         assert 30 <= rest_s <= 33
-        assert hosts.rest_s(hosts.get("y:80")) is None
+        assert hosts.rest_s(hosts.get("y", 80)) is None
 
     def test_when_its_rest_is_over_one_tries(self, hosts: Hosts, time: Time) -> None:
         host = self._open(hosts)
         time.now += 30
         assert hosts.rest_s(host) is None
-        with hosts.place(host):
+        with Place(host):
             assert hosts.rest_s(host) is not None  # for all others
             hosts.failed(host)
         assert hosts.rest_s(host) is not None
         time.now += 30
-        with hosts.place(host):
+        with Place(host):
             hosts.succeeded(host)
             assert hosts.rest_s(host) is None
         assert (host.failures, host.probing) == (0, False)
@@ -77,12 +77,12 @@ class TestBreaker:
     def test_one_that_tries_and_is_stopped_leaves_it_to_the_next(self, hosts: Hosts, time: Time) -> None:
         host = self._open(hosts)
         time.now += 30
-        with pytest.raises(KeyError), hosts.place(host):
+        with pytest.raises(KeyError), Place(host):
             raise KeyError
         assert hosts.rest_s(host) is None
 
     def _open(self, hosts: Hosts) -> Host:
-        host = hosts.get("x:80")
+        host = hosts.get("x", 80)
         for _ in range(3):
             hosts.failed(host)
         return host
@@ -91,17 +91,17 @@ class TestBreaker:
 class TestPlaces:
     async def test_who_finds_none_gives_up_soon(self, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(hosts_module, "PLACE_WITHIN_S", 0.05)
-        host = hosts.get("x:80")
-        with hosts.place(host), hosts.place(host):
+        host = hosts.get("x", 80)
+        with Place(host), Place(host):
             assert await hosts.wait(host) is False
-            assert await hosts.wait(hosts.get("y:80")) is True
+            assert not hosts.is_full(hosts.get("y", 80))
         assert await hosts.wait(host) is True
         assert (host.open, host.waiting) == (0, 0)
 
     async def test_who_waits_gets_the_next_one(self, hosts: Hosts) -> None:
-        host = hosts.get("x:80")
-        with hosts.place(host):
-            with hosts.place(host):
+        host = hosts.get("x", 80)
+        with Place(host):
+            with Place(host):
                 waiting = asyncio.create_task(hosts.wait(host))
                 await asyncio.sleep(0)
                 assert not waiting.done()
@@ -109,12 +109,12 @@ class TestPlaces:
 
     def test_few_are_remembered(self, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(hosts_module, "MAX_HOSTS", 3)
-        busy = hosts.get("busy")
-        with hosts.place(busy):
+        busy = hosts.get("busy", 80)
+        with Place(busy):
             for number in range(100):
-                hosts.get(str(number))
+                hosts.get(str(number), 80)
             assert len(hosts._hosts) <= 4
-            assert hosts.get("busy") is busy
+            assert hosts.get("busy", 80) is busy
 
 
 class TestInAWorker:

@@ -100,6 +100,19 @@ async def test_it_is_read_by_nobody(
     assert places_with(engine.conn, PREFIX)  # it is there, encrypted
 
 
+@pytest.mark.req("C07")
+async def test_a_handler_that_takes_it_out_of_its_arguments(engine: Engine) -> None:
+    @engine.task
+    async def call(headers: dict[str, Secret]) -> None:
+        raise RuntimeError(headers.pop("Authorization").get_secret_value())
+
+    payload = engine.tasks["call"].payload.encode(kwargs={"headers": {"Authorization": SecretStr(CANARY)}})
+    async with engine.worker():
+        await engine.ended(engine.enqueue("call", json.loads(payload), max_attempts=1), state="failed")
+    assert places_with(engine.conn, "RuntimeError")
+    assert places_with(engine.conn, "c4n4ry") == []
+
+
 async def test_the_test_can_see(engine: Engine, written: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the redaction, the same handlers tell everybody."""
     monkeypatch.setattr(redact, "_hide_known", lambda text: text)

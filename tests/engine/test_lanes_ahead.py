@@ -88,6 +88,34 @@ def test_what_waits_behind_slow_ones_is_given_back_without_what_does_not() -> No
     assert [run.id for run in holdings.take_unstarted()] == ["2"]
 
 
+async def test_own_slots_take_from_what_waits_for_further_ones() -> None:
+    lane = Lane(SLOTS, "calls")
+    holdings = Holdings({"call": lane})
+    runs: Any = [SimpleNamespace(id=str(number), task="call") for number in range(5)]
+    lane.waiting.extend(runs)
+    sleeper = asyncio.create_task(holdings.sleep())
+    await asyncio.sleep(0)
+    assert holdings.take_from_aside("default", 3) == 0
+    assert holdings.take_from_aside("calls", 0) == 0
+    assert not sleeper.done()
+    assert holdings.take_from_aside("calls", 3) == 3
+    await sleeper
+    assert [holdings.take() for _ in range(4)] == [*runs[:3], None]
+    assert holdings.take_from_aside("calls", 3) == 2
+    assert not lane.waiting
+
+
+async def test_others_get_their_share_of_own_slots(engine: Engine, calls: Calls) -> None:
+    async with engine.worker(concurrency=4, queues=QUEUES):
+        await calls.grow_quick()
+        calls.slow = False
+        engine.fill("call", 3000, queue="calls")
+        engine.fill("other", 20)
+        await until(lambda: engine.count("rota.job WHERE task = 'other'") == 0)
+        assert engine.count("rota.job WHERE task = 'call'") > 1000
+        await engine.drained()
+
+
 async def test_one_is_canceled_before_it_has_begun(engine: Engine, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "STALE_BUFFER_S", 1000.0)
     async with engine.worker(concurrency=OWN, queues=QUEUES):

@@ -127,7 +127,10 @@ class Claimer:
         exhausted = set()
         for queue, share in self._shares(want):
             further = beyond.pop(queue.name, 0)
-            limit = min(max(min(share, want - found), 0) + further, self._options.claim_batch)
+            own = max(min(share, want - found), 0)
+            taken = self._holdings.take_from_aside(queue.name, own)
+            found += taken
+            limit = min(own - taken + further, self._options.claim_batch)
             if limit <= 0 or queue in exhausted:
                 continue
             self.in_flight = True

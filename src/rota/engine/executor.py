@@ -25,7 +25,7 @@ from rota.model.redact import know_secrets, redact_text, secrets_known
 from rota.model.retry import Retry
 from rota.model.run import Book, Run, current_run
 from rota.model.sanitize import clean_text, describe_error, encode_result
-from rota.model.secret import find_secrets
+from rota.model.secret import SecretsOf
 from rota.model.task import TaskSpec
 
 FINAL = ("timeout", "lost")  # reasons that end a run even if its handler, told to stop for another one, goes on
@@ -118,7 +118,7 @@ class Executor:
         variables = copy_context()
         variables.run(current_run.set, run)
         if spec.payload.has_secrets:
-            run.secrets = find_secrets(arguments)
+            run.secrets = SecretsOf(partial(spec.payload.decode, run.payload))
             variables.run(know_secrets, run.secrets)
         call: Callable[..., Any] = spec.handler
         if spec.is_async:

@@ -35,12 +35,15 @@ class Holdings:
             run.arrived = now
             self.held[run.id] = run
         waiting = self._not_aside(runs) if self.lanes else runs
-        self.unstarted.extend(waiting)
-        for _ in range(min(len(waiting), len(self._sleepers))):
+        self._start(waiting)
+        return len(runs) - len(waiting)
+
+    def _start(self, runs: Sequence[Run]) -> None:
+        self.unstarted.extend(runs)
+        for _ in range(min(len(runs), len(self._sleepers))):
             sleeper = self._sleepers.popleft()
             if not sleeper.done():
                 sleeper.set_result(None)
-        return len(runs) - len(waiting)
 
     def give_aside(self, run: Run) -> bool:
         """Starts a job in one of its task's further slots; says whether one was free."""
@@ -56,6 +59,16 @@ class Holdings:
             if lane is None or not (lane.give(run) or (len(waiting) >= idle and lane.keep(run))):
                 waiting.append(run)
         return waiting
+
+    def take_from_aside(self, queue: str, at_most: int) -> int:
+        """Starts jobs in the worker's own slots that wait for further ones: no claim has to be made for them; says how many."""
+        taken: list[Run] = []
+        for lane in self.lanes.values():
+            if lane.queue == queue:
+                while lane.waiting and len(taken) < at_most:
+                    taken.append(lane.waiting.popleft())
+        self._start(taken)
+        return len(taken)
 
     @property
     def has_more(self) -> bool:

@@ -25,6 +25,7 @@ class Lane:
         self.queue = queue
         self.waiting: deque[Run] = deque()  # claimed ahead, for the next slots that become free
         self.average_s: float | None = None  # how long a job takes
+        self.yielded = 0.0  # when one of its slots last let others have a turn between two jobs
         self._ahead = 0
         self._free: deque[tuple[Slot, asyncio.Future[None]]] = deque()
 
@@ -46,7 +47,7 @@ class Lane:
     @property
     def has_room(self) -> bool:
         """Whether so few are left of what was claimed ahead that it is time for more."""
-        return len(self.waiting) <= self._ahead // 2
+        return len(self.waiting) <= self._ahead * 3 // 4
 
     def _pace_s(self, average_s: float) -> float:
         """How long a slot is taken by a job: on average, or for as long as none has become free now."""

@@ -75,7 +75,6 @@ class Slots:
                 yielded = monotonic()
 
     async def _work_aside(self, slot: Slot, lane: Lane) -> None:
-        yielded = 0.0
         while not self._closed:
             try:
                 await lane.turn(slot)
@@ -94,9 +93,10 @@ class Slots:
             self._completer.add(run)
             if lane.has_room:
                 self._holdings.room.set()
-            if run.started - yielded > YIELD_S:
+            # Most handlers here wait: that one of these slots has had its turn lately shows that all others have.
+            if run.started - lane.yielded > YIELD_S:
                 await asyncio.sleep(0)
-                yielded = monotonic()
+                lane.yielded = monotonic()
 
     async def _wait_for_thread(self, slot: Slot, run: Run) -> None:
         thread, slot.thread = slot.thread, None

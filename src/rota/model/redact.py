@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import date, datetime, timedelta
@@ -57,8 +57,8 @@ class _Known:
 
     __slots__ = ("_forms", "_values")
 
-    def __init__(self, values: Iterable[str]) -> None:
-        self._values = tuple(values)
+    def __init__(self, values: Collection[str]) -> None:
+        self._values = values
         self._forms: tuple[str, ...] | None = None
 
     def __bool__(self) -> bool:
@@ -91,7 +91,7 @@ def mark_secret(value: str) -> None:
 
 
 @contextmanager
-def secrets_known(values: Iterable[str]) -> Iterator[None]:
+def secrets_known(values: Collection[str]) -> Iterator[None]:
     """Hides these values within the block, in this context and those copied from it."""
     before = _of_run.set(_Known(values))
     try:
@@ -100,7 +100,7 @@ def secrets_known(values: Iterable[str]) -> Iterator[None]:
         _of_run.reset(before)
 
 
-def know_secrets(values: Iterable[str]) -> None:
+def know_secrets(values: Collection[str]) -> None:
     """Hides these values in the context in which this is called, for as long as that lives."""
     _of_run.set(_Known(values))
 

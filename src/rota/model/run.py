@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -63,7 +63,7 @@ class Run:
     state: str | None  # the job's state after this run was recorded; lost when it was not ours to record
     book: Book | None  # where its handler's lines go
     said: Any  # what the book knows about it; None: its handler has said nothing
-    secrets: tuple[str, ...]  # of its payload: hidden wherever they come up
+    secrets: Collection[str]  # of its payload: hidden wherever they come up
 
     def __init__(
         self, id: str, token: int, task: str, queue: str, priority: int, run_at: datetime, payload: str, attempt: int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -18,7 +19,9 @@ PREFIX = "rota-secret:1:"
 OPEN_PREFIX = "rota-open:1:"  # of what is not encrypted, since there is no key: encoded, so that nobody reads it by accident
 MARK = "x-rota-secret"  # in the JSON schema of such a field
 
+_SECRET = (SecretStr, SecretBytes)
 _NEVER_SECRET = frozenset([str, int, float, bool])
+_MANY = (list, tuple, set, frozenset)
 _keys: tuple[str, ...] = ()  # the first encrypts, all decrypt
 
 
@@ -106,6 +109,30 @@ def decrypt(text: str) -> str:
     raise ValueError(f"was encrypted, and {problem}")
 
 
+class SecretsOf(Collection[str]):
+    """The secrets of a payload, found when somebody asks: most runs say nothing in which they could be."""
+
+    __slots__ = ("_found", "_read")
+
+    def __init__(self, read: Callable[[], Any]) -> None:
+        self._read = read  # anew, for a handler may have changed its arguments
+        self._found: tuple[str, ...] | None = None
+
+    def _all(self) -> tuple[str, ...]:
+        if self._found is None:
+            self._found = find_secrets(self._read())
+        return self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._all()
+
+
 def find_secrets(value: Any) -> tuple[str, ...]:
     """The secret values inside a payload."""
     found = (each.get_secret_value() for each in _gather(value))
@@ -124,14 +151,15 @@ def _gather(value: Any) -> list[SecretStr | SecretBytes]:
 
 
 def _walk(value: Any, depth: int, found: list[SecretStr | SecretBytes]) -> None:
-    if isinstance(value, SecretStr | SecretBytes):
+    if isinstance(value, _SECRET):
         found.append(value)
         return
     if isinstance(value, BaseModel):
-        value = value.__dict__ | (value.__pydantic_extra__ or {})
+        extra = value.__pydantic_extra__
+        value = value.__dict__ | extra if extra else value.__dict__
     if isinstance(value, dict):
         value = value.values()
-    elif not isinstance(value, list | tuple | set | frozenset):
+    elif not isinstance(value, _MANY):
         return
     if depth < 50:
         for each in value:

@@ -13,10 +13,10 @@ import ssl
 import zlib
 from collections.abc import Mapping
 from contextvars import Context, ContextVar
-from dataclasses import dataclass, field
 from functools import lru_cache
 from time import monotonic
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -27,10 +27,12 @@ from rota.config import Settings
 from rota.errors import UsageError
 from rota.model.http_call import HARMLESS, Target, read_url
 from rota.outbound.address import Rules, read_address
+from rota.outbound.deadlines import Deadlines
 
 MAX_REDIRECTS = 10
 MAX_LINE_BYTES = 8190  # of a status line, a header's name or its value
 MAX_HEADERS = 100
+MAX_PASSED = 10_000
 DNS_TTL_S = 5
 KEEP_ALIVE_S = 4.0  # less than most servers': one that hangs up while we write would cost the call an attempt
 
@@ -49,13 +51,12 @@ class NotCalled(Exception):
         self.redirects = redirects
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What is sent where."""
 
     target: Target
     method: str = "POST"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
     body: bytes | None = None
 
     @classmethod
@@ -64,8 +65,7 @@ class Request:
         return cls(read_url(url), method, headers or {}, body)
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """How much a call may take."""
 
     timeout_s: float = 30.0  # from the first look for the name to the last byte of the last answer
@@ -74,8 +74,7 @@ class Bounds:
     max_bytes: int = 10_485_760  # of the answer, that are read
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What came back."""
 
     status: int
@@ -106,6 +105,8 @@ class Client:
 
     def __init__(self, rules: Rules, *, resolver: AbstractResolver | None = None) -> None:
         self._rules = rules
+        self._deadlines = Deadlines(asyncio.get_running_loop())
+        self._passed: set[tuple[str, int]] = set()  # hosts against whose names there is nothing
         connector = aiohttp.TCPConnector(
             limit=0,
             ssl=_tls(),
@@ -129,7 +130,7 @@ class Client:
         """Makes a call and reads the answer; NotCalled when there is none, or none that ends in time."""
         progress = _Progress()
         try:
-            async with asyncio.timeout(bounds.timeout_s):
+            with self._deadlines.within(bounds.timeout_s):
                 return await self._follow(request, bounds, progress)
         except TimeoutError:
             what = "no answer" if progress.status is None else f"it answered {progress.status}, and the answer did not end"
@@ -161,13 +162,12 @@ class Client:
     async def _send(self, request: Request, bounds: Bounds, progress: _Progress, moved_to: str | None) -> Answer | Request:
         """The answer, or the call that it asks for instead."""
         target = request.target
-        if (why := self._rules.refuse_host(target.host, target.port)) is not None:
-            raise _Refused(why)
+        self._check_host(target)
         async with self._session.request(
             request.method,
             URL(target.whole, encoded=True),
             headers=_sent(request.headers),
-            data=request.body,
+            data=None if request.body is None else aiohttp.BytesPayload(request.body),
             allow_redirects=False,
         ) as response:
             progress.status = response.status
@@ -179,6 +179,17 @@ class Client:
             head, size, cut = await _read(response, bounds)
             headers = {name.lower(): ", ".join(response.headers.getall(name)) for name in response.headers}
             return Answer(response.status, headers, head, size, cut, progress.redirects, target.whole, moved_to)
+
+    def _check_host(self, target: Target) -> None:
+        """Refuses hosts that may not even be looked up. What was let through once need not be looked at again: see below."""
+        host = target.host, target.port
+        if host in self._passed:
+            return
+        if (why := self._rules.refuse_host(*host)) is not None:
+            raise _Refused(why)
+        if len(self._passed) >= MAX_PASSED:
+            self._passed.clear()
+        self._passed.add(host)
 
     def _open_socket(self, info: Any) -> socket.socket:
         """Opens a socket to an address that a name has led to, whoever looked it up and when; or does not."""
@@ -195,6 +206,8 @@ class Client:
 
 class _Progress:
     """How far a call has come."""
+
+    __slots__ = ("redirects", "status")
 
     def __init__(self) -> None:
         self.status: int | None = None
@@ -281,7 +294,9 @@ async def _read(response: aiohttp.ClientResponse, bounds: Bounds) -> tuple[bytes
     """Reads the body to its end or to the bound, and keeps its beginning."""
     kept = bytearray()
     size = 0
-    async for chunk in response.content.iter_any():
+    content = response.content
+    while not content.at_eof():
+        chunk = await content.readany()
         size += len(chunk)
         if len(kept) < bounds.head_bytes:
             kept += chunk[: bounds.head_bytes - len(kept)]

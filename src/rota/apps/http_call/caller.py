@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
 from rota import Context, Snooze
-from rota.apps.http_call.hosts import Hosts
+from rota.apps.http_call.hosts import Host, Hosts, Place
 from rota.config import Settings
 from rota.errors import CallFailed
-from rota.model.http_call import HARMLESS, HttpCall
+from rota.model.http_call import HARMLESS, HttpCall, Target
 from rota.model.redact import HIDDEN, MIN_CHARS, redact_text, secrets_known
+from rota.outbound.client import Answer, Bounds, Client, NotCalled, Request, client_for, took_ms
 from rota.outbound.retry_after import STATUSES, read_retry_after
 from rota.outbound.signature import sign
-
-if TYPE_CHECKING:
-    from rota.outbound.client import Answer
 
 SLACK_BYTES = 4096  # read beyond the head, so that a secret at its end is known as one and not cut in half
 ECHO_CHARS = 64
@@ -33,32 +32,40 @@ class Caller:
         http = settings.http
         self._settings = settings
         self._hosts = Hosts(per_host=http.per_host, failures=http.breaker_failures, rest_s=http.breaker_s)
+        self._kept_bytes = http.response_bytes
+        self._max_bytes = http.max_response_bytes
+        self._client: tuple[asyncio.AbstractEventLoop, Client] | None = None
 
     async def call(self, ctx: Context, call: HttpCall) -> Any:
         """What is kept of the answer; Snooze when the host has no place or is left alone; CallFailed when it did not succeed."""
         target = call.target
-        host = self._hosts.get(f"{target.host}:{target.port}")
+        host = self._hosts.get(target.host, target.port)
         if (rest_s := self._hosts.rest_s(host)) is not None:
             return Snooze(rest_s)
-        if not await self._hosts.wait(host):
-            return Snooze(random.uniform(1, 3))
-        if (rest_s := self._hosts.rest_s(host)) is not None:  # it may have broken meanwhile
-            return Snooze(rest_s)
-        with self._hosts.place(host):
-            return await self._make(ctx, call, host)
+        if self._hosts.is_full(host):
+            if not await self._hosts.wait(host):
+                return Snooze(random.uniform(1, 3))
+            if (rest_s := self._hosts.rest_s(host)) is not None:  # it may have broken meanwhile
+                return Snooze(rest_s)
+        with Place(host):
+            return await self._make(ctx, call, target, host)
 
-    async def _make(self, ctx: Context, call: HttpCall, host: Any) -> dict[str, Any]:
-        from rota.outbound.client import Bounds, NotCalled, Request, client_for, took_ms
+    def _client_here(self) -> Client:
+        """The client of this event loop."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._client[0] is not loop:
+            self._client = loop, client_for(self._settings)
+        return self._client[1]
 
-        http = self._settings.http
+    async def _make(self, ctx: Context, call: HttpCall, target: Target, host: Host) -> dict[str, Any]:
         body = call.content
         headers = {name: value.get_secret_value() for name, value in call.headers.items()}
-        headers |= sign([each.get_secret_value() for each in call.secrets], str(ctx.job_id), int(time()), body or b"")
-        head_bytes = http.response_bytes and http.response_bytes + SLACK_BYTES
-        bounds = Bounds(call.timeout_s, head_bytes=head_bytes, max_bytes=http.max_response_bytes)
+        job_id = ctx.run_id.partition("/")[0]  # as text: a UUID would be made only to be written
+        headers |= sign([each.get_secret_value() for each in call.secrets], job_id, int(time()), body or b"")
+        bounds = Bounds(call.timeout_s, head_bytes=self._kept_bytes and self._kept_bytes + SLACK_BYTES, max_bytes=self._max_bytes)
         started = monotonic()
         try:
-            answer = await client_for(self._settings).call(Request(call.target, call.method, headers, body), bounds)
+            answer = await self._client_here().call(Request(target, call.method, headers, body), bounds)
         except NotCalled as error:
             if error.kind in ("timeout", "dns", "tls", "protocol", "connection"):
                 self._hosts.failed(host)
@@ -66,7 +73,8 @@ class Caller:
             if error.status is not None:
                 kept["status"] = error.status
             raise CallFailed(f"{call.method} {call.url}: {error}", kept) from None
-        kept = {"status": answer.status, "took_ms": took_ms(started), "redirects": answer.redirects} | self._head(call, answer)
+        kept = {"status": answer.status, "took_ms": took_ms(started), "redirects": answer.redirects}
+        kept |= self._head(call, body or b"", answer)
         if answer.status >= 500:
             self._hosts.failed(host)
         else:
@@ -77,13 +85,13 @@ class Caller:
         message = f"{call.method} {call.url}: it answered {answer.status}"
         raise CallFailed(message, {"reason": "status", **kept}, retry_after_s=wait_s)
 
-    def _head(self, call: HttpCall, answer: Answer) -> dict[str, Any]:
+    def _head(self, call: HttpCall, content: bytes, answer: Answer) -> dict[str, Any]:
         """The beginning of an answer, as text that may be shown: an answer may say again what it was sent."""
-        limit = self._settings.http.response_bytes
+        limit = self._kept_bytes
         known = [value for _, value in parse_qsl(call.target.query)] if call.query is not None else []
         known += [value.get_secret_value() for name, value in call.headers.items() if name.lower() not in HARMLESS]
         known += [secret.get_secret_value() for secret in call.secrets]
-        body = (call.content or b"").decode("utf-8", "replace")
+        body = content.decode("utf-8", "replace")
         text = answer.head.decode("utf-8", "replace")
         if len(text) >= MIN_CHARS:  # in less there is no secret
             with secrets_known(_fitting([*known, body], text)):

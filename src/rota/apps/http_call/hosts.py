@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import monotonic
 
 MAX_HOSTS = 10_000  # that are remembered; those without open calls that were not called for longest are forgotten first
@@ -27,6 +26,28 @@ class Host:
         self.free = asyncio.Event()
 
 
+class Place:
+    """Counts a call as open; when a host's rest is over, it is the one that tries it."""
+
+    __slots__ = ("_host", "_probes")
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._probes = bool(host.open_until)
+
+    def __enter__(self) -> None:
+        host = self._host
+        host.open += 1
+        host.probing = host.probing or self._probes
+
+    def __exit__(self, *_: object) -> None:
+        host = self._host
+        host.open -= 1
+        if self._probes:
+            host.probing = False
+        host.free.set()
+
+
 class Hosts:
     """All hosts that are called from here."""
 
@@ -35,22 +56,23 @@ class Hosts:
         self._most_failures = failures
         self._rest_s = rest_s
         self._clock = clock
-        self._hosts: OrderedDict[str, Host] = OrderedDict()
+        self._hosts: OrderedDict[tuple[str, int], Host] = OrderedDict()
 
-    def get(self, name: str) -> Host:
+    def get(self, name: str, port: int) -> Host:
         """A host by its name and port."""
-        host = self._hosts.get(name)
+        key = name, port
+        host = self._hosts.get(key)
         if host is None:
-            host = self._hosts[name] = Host()
+            host = self._hosts[key] = Host()
             self._forget()
-        self._hosts.move_to_end(name)
+        self._hosts.move_to_end(key)
         return host
 
     def _forget(self) -> None:
         """Forgets those that were not called for longest; a busy one, or the newest, never."""
-        for name in list(self._hosts)[: max(len(self._hosts) - MAX_HOSTS, 0)]:
-            if not self._hosts[name].open and not self._hosts[name].waiting:
-                del self._hosts[name]
+        for key in list(self._hosts)[: max(len(self._hosts) - MAX_HOSTS, 0)]:
+            if not self._hosts[key].open and not self._hosts[key].waiting:
+                del self._hosts[key]
 
     def rest_s(self, host: Host) -> float | None:
         """How long a host is to be left alone; None when it may be called. Once its rest is over, one call tries it."""
@@ -62,28 +84,16 @@ class Hosts:
         # Not all at once.
         return max(left, 1.0) + random.uniform(0, self._rest_s / 10)
 
-    @contextlib.contextmanager
-    def place(self, host: Host) -> Iterator[None]:
-        """Counts a call as open; when a host's rest is over, it is the one that tries it."""
-        host.open += 1
-        probes = bool(host.open_until)
-        host.probing = host.probing or probes
-        try:
-            yield
-        finally:
-            host.open -= 1
-            if probes:
-                host.probing = False
-            host.free.set()
+    def is_full(self, host: Host) -> bool:
+        """Whether a call has to wait for a place."""
+        return host.open >= self._per_host
 
     async def wait(self, host: Host) -> bool:
         """Waits a moment for a place; says whether there is one."""
-        if host.open < self._per_host:
-            return True
         host.waiting += 1
         try:
             async with asyncio.timeout(PLACE_WITHIN_S):
-                while host.open >= self._per_host:
+                while self.is_full(host):
                     host.free.clear()
                     await host.free.wait()
         except TimeoutError:
