@@ -79,9 +79,8 @@ class Machine(RuleBasedStateMachine):
         self.texts: dict[Side, dict[str, str]] = {side: skeleton.SERVERS.setdefault(side, {}) for side in SIDES}
         self.edits = 0
         self.touched: dict[str, dict[Side, str | None]] = {}  # since both were alike: what each side was made
-        self.answered: set[str] = (
-            set()
-        )  # edits that a cut off synchronisation had brought to the side on which they were then removed
+        # Edits that a cut off synchronisation had brought to the side on which they were then removed, or decided against before that.
+        self.answered: set[str] = set()
         self.agreed: dict[str, str] = {}
         self.loop.run_until_complete(self._begin())
 
@@ -107,7 +106,7 @@ class Machine(RuleBasedStateMachine):
         for name in [name for name, text in self.texts[side].items() if f"UID:{uid}\r" in text]:
             title = summary_in(self.texts[side].pop(name))
             [other] = [each for each in SIDES if each != side]
-            if self.touched.get(uid, {}).get(other) == title:
+            if title in (self.touched.get(uid, {}).get(other), self._titles(other).get(uid)):
                 self.answered.add(uid)
             self.touched.setdefault(uid, {})[side] = None
 

@@ -9,6 +9,7 @@ from time import monotonic
 
 import pytest
 
+from rota.outbound import deadlines as deadlines_module
 from rota.outbound.deadlines import TICK_S, Deadlines
 
 pytestmark = pytest.mark.req("H02")
@@ -16,8 +17,9 @@ pytestmark = pytest.mark.req("H02")
 Within = Callable[[float], AbstractContextManager[None]]
 
 
-@pytest.fixture
-async def within() -> Within:
+@pytest.fixture(params=["by a timer of its own", "on the tick"])
+async def within(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Within:
+    monkeypatch.setattr(deadlines_module, "EXACT_S", 1000.0 if request.param == "by a timer of its own" else 0.0)
     return Deadlines(asyncio.get_running_loop()).within
 
 
@@ -97,7 +99,13 @@ async def test_another_error_of_what_is_ended_is_told(within: Within) -> None:
     assert current().cancelling() == 0
 
 
-async def test_nothing_ticks_when_there_is_nothing_to_watch() -> None:
+async def test_short_ones_are_kept_exactly() -> None:
+    with pytest.raises(TimeoutError), Deadlines(asyncio.get_running_loop()).within(0.001):
+        await asyncio.sleep(TICK_S / 2)
+
+
+async def test_nothing_ticks_when_there_is_nothing_to_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlines_module, "EXACT_S", 0.0)
     deadlines = Deadlines(asyncio.get_running_loop())
     with deadlines.within(60):
         pass

@@ -7,6 +7,7 @@ from time import monotonic
 from types import TracebackType
 
 TICK_S = 0.05  # how exactly they are kept
+EXACT_S = 1.0  # shorter ones have a timer of their own
 
 
 class Deadlines:
@@ -44,12 +45,14 @@ class Deadlines:
 class Deadline:
     """One of them."""
 
-    __slots__ = ("_all", "_cancelling", "_expired", "_task", "at")
+    __slots__ = ("_all", "_cancelling", "_expired", "_seconds", "_task", "_timer", "at")
 
     def __init__(self, all: Deadlines, seconds: float) -> None:
         task = asyncio.current_task(all.loop)
         assert task is not None
         self.at = monotonic() + seconds
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
         self._all = all
         self._task = task
         self._cancelling = task.cancelling()
@@ -62,10 +65,16 @@ class Deadline:
         self._task.cancel()
 
     def __enter__(self) -> None:
-        self._all.add(self)
+        if self._seconds < EXACT_S:
+            self._timer = self._all.loop.call_later(self._seconds, self.expire)
+        else:
+            self._all.add(self)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._all.remove(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        else:
+            self._all.remove(self)
         # If somebody else has cancelled the task as well, it is that which counts.
         if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
