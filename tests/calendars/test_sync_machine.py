@@ -79,7 +79,7 @@ class Machine(RuleBasedStateMachine):
         self.texts: dict[Side, dict[str, str]] = {side: skeleton.SERVERS.setdefault(side, {}) for side in SIDES}
         self.edits = 0
         self.touched: dict[str, dict[Side, str | None]] = {}  # since both were alike: what each side was made
-        # Edits that a cut off synchronisation had brought to the side on which they were then removed, or decided against before that.
+        # Edits that a cut off synchronisation had brought to the side on which they were then removed, or had decided against.
         self.answered: set[str] = set()
         self.agreed: dict[str, str] = {}
         self.loop.run_until_complete(self._begin())

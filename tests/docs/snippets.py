@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -26,11 +27,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from tests.support.zygote import Zygote
 
 BLOCK = re.compile(
     r"(?:<!-- (?P<note>[^>]+?) -->\n)?^```(?P<language>\w+)(?: (?P<file>[\w./-]+))?\n(?P<body>.*?)^```$", re.M | re.S
 )
 PORT = re.compile(r"(?:--port |ROTA_SERVER_PORT=)(\d{4,5})")
+SHELL = re.compile(r"[|><&;$`*?~#(){}\[\]\\]")
+SHOWN = {"COLUMNS": "200", "NO_COLOR": "1"}
 TIMEOUT_S = 60
 RUNNER = """
 import ast, asyncio, inspect, sys
@@ -69,17 +73,17 @@ def read_snippets(document: Path) -> list[Snippet]:
 class Reader:
     """Somebody who follows a document in an empty folder."""
 
-    def __init__(self, folder: Path, dsn: str) -> None:
+    def __init__(self, folder: Path, dsn: str, zygote: Zygote | None = None) -> None:
         self._folder = folder
         self._dsn = dsn
+        self._zygote = zygote  # else everything is started as a reader would
         self._background: list[subprocess.Popen[str]] = []
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("ROTA_")},
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(folder),
             "ROTA_DATABASE_URL": dsn,
-            "COLUMNS": "200",
-            "NO_COLOR": "1",
+            **SHOWN,
         }
 
     def follow(self, snippet: Snippet) -> None:
@@ -93,7 +97,7 @@ class Reader:
                 if snippet.note == "in the background":
                     self._start(command)
                 else:
-                    _compare(command, self._run(["bash", "-c", command]), expected)
+                    _compare(command, self._run(_plain_command(command) or ["bash", "-c", command]), expected)
         elif snippet.language == "sql":
             with psycopg.connect(self._dsn, autocommit=True) as conn:
                 conn.execute(snippet.body.encode(), prepare=False)
@@ -101,11 +105,14 @@ class Reader:
             raise AssertionError(f"no idea how to follow a {snippet.language} block")
 
     def _run(self, command: list[str], text: str = "") -> str:
-        done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, input=text, capture_output=True, text=True, timeout=TIMEOUT_S
-        )
+        if self._zygote is not None and command[0] != "bash":
+            done = self._zygote.run(command, cwd=self._folder, env=self._environment, text=text)
+        else:
+            done = subprocess.run(
+                command, cwd=self._folder, env=self._environment, input=text, capture_output=True, text=True, timeout=TIMEOUT_S
+            )
         if done.returncode:
-            raise AssertionError(f"{text or command[-1]}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
+            raise AssertionError(f"{text or shlex.join(command)}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def _start(self, command: str) -> None:
@@ -127,6 +134,11 @@ class Reader:
             os.killpg(process.pid, signal.SIGTERM)
         for process in self._background:
             process.wait(TIMEOUT_S)
+
+
+def _plain_command(command: str) -> list[str] | None:
+    """The words of a command that needs no shell."""
+    return shlex.split(command) if command.startswith("rota ") and not SHELL.search(command) else None
 
 
 def _free_port() -> int:

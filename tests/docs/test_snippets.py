@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.docs.snippets import Reader, read_snippets
+from tests.docs.snippets import SHOWN, Reader, read_snippets
+from tests.support.zygote import Zygote
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    zygote = Zygote({name: value for name, value in os.environ.items() if not name.startswith("ROTA_")} | SHOWN)
+    yield zygote
+    zygote.close()
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_document(document: Path, dsn: str, tmp_path: Path) -> None:
+def test_document(document: Path, dsn: str, tmp_path: Path, zygote: Zygote) -> None:
     snippets = read_snippets(document)
-    reader = Reader(tmp_path, dsn)
+    # What people read first is done exactly as they would do it.
+    reader = Reader(tmp_path, dsn, zygote if document.name != "README.md" else None)
     try:
         for snippet in snippets:
             try:

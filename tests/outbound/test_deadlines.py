@@ -91,11 +91,14 @@ async def test_who_is_cancelled_from_outside_as_well_is_cancelled(within: Within
 
 
 async def test_another_error_of_what_is_ended_is_told(within: Within) -> None:
-    with pytest.raises(KeyError), within(0.01):
+    async def fail() -> None:
         try:
             await asyncio.Event().wait()
         finally:
             raise KeyError
+
+    with pytest.raises(KeyError), within(0.01):
+        await fail()
     assert current().cancelling() == 0
 
 
