@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -116,6 +117,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.freeze()  # thousands of tests and all that they import: not to be looked through again each time garbage is searched for
     session.config.stash[RUN].requirements.update(requirements.carried(session.items))
 
 

@@ -126,19 +126,21 @@ async def test_urgent_work_overtakes_a_backlog(engine: Engine) -> None:
     @engine.task
     async def work() -> None:
         nonlocal done
+        await asyncio.sleep(0.002)
         done += 1
 
     @engine.task
     async def urgent() -> None:
         rank.append(done)
 
-    engine.fill(work, 20_000)
-    async with engine.worker(concurrency=2):
-        await until(lambda: done > 1000)
+    backlog = 8_000
+    engine.fill(work, backlog)
+    async with engine.worker(concurrency=4):
+        await until(lambda: done > 500)
         before = done
         id = engine.enqueue(urgent, priority=-5)
         await engine.ended(id)
-        assert rank[0] < 20_000, f"enqueued after {before}, run after all of the backlog"
+        assert rank[0] < backlog, f"enqueued after {before}, run after all of the backlog"
 
 
 async def test_a_late_commit_behind_the_position_is_found(engine: Engine) -> None:
