@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `tests.support` is
 
 from tests.support import leftovers, requirements
 from tests.support.postgres import Databases, Majors, server
+from tests.support.processes import close_zygote
 
 from rota.db.embedded import EmbeddedPostgres
 
@@ -124,6 +125,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
     """Count the processes that are still there after everyone else's clean-up."""
+    close_zygote()
     yield
     run = session.config.stash[RUN]
     if hasattr(session.config, "workeroutput"):

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.docs.snippets import SHOWN, Reader, read_snippets
+from tests.support.command import environment
 from tests.support.zygote import Zygote
 
 ROOT = Path(__file__).resolve().parents[2]
+MODULES = ["rota.cli.main", "rota.cli.database", "rota.engine.worker", "rota.server.asgi", "rota.contrib.testing.harness"]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
-    zygote = Zygote({name: value for name, value in os.environ.items() if not name.startswith("ROTA_")} | SHOWN)
+    zygote = Zygote(*MODULES, env=environment(**SHOWN))
     yield zygote
     zygote.close()
 

@@ -24,7 +24,7 @@ WIDE = 2**31
 @pytest.mark.fault(19)
 def test_memory_is_flat_over_two_hundred_thousand_jobs(engine: Engine) -> None:
     engine.tasks.update(app.tasks)
-    with WorkerProcess("tests.support.faulty:app", engine.dsn, concurrency=10) as worker:
+    with WorkerProcess("tests.support.faulty:app", engine.dsn, forked=False, concurrency=10) as worker:
         worker.wait_ready()
         engine.fill("noop", WARM)
         wait_until(lambda: engine.count() == 0, 60)

@@ -154,7 +154,7 @@ def test_a_clock_that_is_an_hour_off_decides_nothing(engine: Engine, tmp_path: P
     later = engine.enqueue("noop", delay=timedelta(minutes=30))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-        with WorkerProcess(APP, engine.dsn, poll_interval_s=0.1, **SHORT) as worker:
+        with WorkerProcess(APP, engine.dsn, forked=False, poll_interval_s=0.1, **SHORT) as worker:
             worker.wait_ready()
             now = engine.enqueue("tell_time")
             soon = engine.enqueue("noop", delay=timedelta(seconds=1))

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Self
 from uuid import UUID
@@ -16,6 +17,7 @@ from uuid import UUID
 import psycopg
 from tests.support.command import environment, start
 from tests.support.wait import wait_until
+from tests.support.zygote import Fork, Zygote
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,29 +79,50 @@ def running(*args: str, cwd: Path, dsn: str | None = None) -> Iterator[subproces
         raise
 
 
+@lru_cache(1)
+def _zygote() -> Zygote:
+    """What this process forks its workers from."""
+    return Zygote("uvloop", "rota.config", "rota.engine.journal", "rota.engine.worker", "rota.log", env=environment())
+
+
+def close_zygote() -> None:
+    """End it; for the end of the test run."""
+    if _zygote.cache_info().currsize:
+        _zygote().close()
+        _zygote.cache_clear()
+
+
 class WorkerProcess:
     """A worker in a process and session of its own, to be stopped, killed and looked at; for the length of a block."""
 
     def __init__(
-        self, app: str, dsn: str, *, errors: IO[bytes] | None = None, env: Mapping[str, str] | None = None, **options: Any
+        self,
+        app: str,
+        dsn: str,
+        *,
+        errors: IO[bytes] | None = None,
+        env: Mapping[str, str] | None = None,
+        forked: bool = True,
+        **options: Any,
     ) -> None:
+        self._forked = forked  # else it is started from nothing, and has no more in memory than it needs
         self._command = [sys.executable, "-m", "tests.support.run_worker", app, dsn, json.dumps(options)]
         self._dsn = dsn
         self._errors = errors  # where its log goes, if not to ours
         self._env = env or {}  # settings of its own
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Fork | None = None
         self.worker_id: UUID | None = None
 
     def start(self) -> Self:
         """Start it; again after it has ended, as another worker."""
-        self._process = subprocess.Popen(
-            self._command,
-            cwd=ROOT,
-            env=environment(ROTA_DATABASE_URL=self._dsn, **self._env),
-            stdin=subprocess.DEVNULL,
-            stderr=self._errors,
-            start_new_session=True,
-        )
+        env = environment(ROTA_DATABASE_URL=self._dsn, **self._env)
+        if self._forked:
+            errors = f"/proc/{os.getpid()}/fd/{self._errors.fileno()}" if self._errors is not None else None
+            self._process = _zygote().start(self._command, cwd=ROOT, env=env, files=[None, None, errors])
+        else:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stderr=self._errors, start_new_session=True
+            )
         self.worker_id = None
         return self
 
@@ -131,7 +154,8 @@ class WorkerProcess:
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send it a signal, unless it has ended."""
         if self.code is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def wait(self, within: float = 30) -> int:
         """Wait for its end and give the exit code."""

@@ -1,10 +1,10 @@
-"""Programs of Rota's without the half second that its imports take: each is a fork of a process that has done nothing but import.
+"""Processes without the half second that imports take: each is a fork of one that has done nothing but import.
 
-    with Zygote() as zygote:
-        done = zygote.run(["rota", "jobs", "list"], cwd=folder, env=environment)
+    zygote = Zygote("rota.cli.main")
+    done = zygote.run(["rota", "jobs", "list"], cwd=folder, env=environment)
 
-Started by itself (`python -m tests.support.zygote`) this is that process: it reads what to do from its standard input, a line of
-JSON each, and says on its standard output the process that does it and then with which code that has ended.
+Started by itself (`python -m tests.support.zygote MODULE…`) this is that process: it reads what to do from its standard input, a
+line of JSON each, and says on its standard output which process does it, and which have ended, and how.
 """
 
 from __future__ import annotations
@@ -12,91 +12,169 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
+import runpy
+import selectors
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
-IMPORTS = ("rota", "rota.cli.main", "rota.cli.database", "rota.engine.worker", "rota.server.asgi", "rota.contrib.testing.harness")
+NOWHERE = "/dev/null"
+
+
+class Fork:
+    """One of its processes, with what `subprocess.Popen` has of it."""
+
+    def __init__(self, pid: int, zygote: Zygote) -> None:
+        self.pid = pid
+        self._zygote = zygote
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+        return self._zygote.codes.get(self.pid)
+
+    def wait(self, timeout: float = TIMEOUT_S) -> int:
+        """Wait for its end and give the exit code."""
+        with self._zygote.news:
+            if not self._zygote.news.wait_for(lambda: self.pid in self._zygote.codes, timeout):
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            return self._zygote.codes[self.pid]
 
 
 class Zygote:
     """The process from which others are forked."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, *modules: str, env: Mapping[str, str] | None = None) -> None:
+        self.codes: dict[int, int] = {}  # of those that have ended
+        self.news = threading.Condition()
+        self._began: list[int] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.zygote"],
-            cwd=Path(__file__).parents[2],
+            [sys.executable, "-m", "tests.support.zygote", *modules],
+            cwd=ROOT,
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
         )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def start(self, command: list[str], *, cwd: Path, env: Mapping[str, str], files: list[str | None]) -> Fork:
+        """Start `rota …`, `python -c CODE` or `python -m MODULE …`; `files` are its standard ones, None those that we have."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"command": command, "cwd": str(cwd), "env": dict(env), "files": files}) + "\n")
+        with self.news:
+            if not self.news.wait_for(lambda: self._began, TIMEOUT_S):
+                raise subprocess.TimeoutExpired(command, TIMEOUT_S)
+            return Fork(self._began.pop(), self)
 
     def run(self, command: list[str], *, cwd: Path, env: Mapping[str, str], text: str = "") -> subprocess.CompletedProcess[str]:
-        """Run `rota` with arguments, or `python -c` with code, to its end."""
+        """Run something to its end."""
         with tempfile.TemporaryDirectory() as folder:
-            files = [str(Path(folder) / name) for name in ("stdin", "stdout", "stderr")]
-            Path(files[0]).write_text(text)
-            self._tell({"command": command, "cwd": str(cwd), "env": dict(env), "files": files})
-            pid = self._hear(TIMEOUT_S)
+            files: list[str | None] = [str(Path(folder) / name) for name in ("stdin", "stdout", "stderr")]
+            Path(str(files[0])).write_text(text)
+            fork = self.start(command, cwd=cwd, env=env, files=files)
             try:
-                code = self._hear(TIMEOUT_S)
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                self._hear(TIMEOUT_S)
-                raise subprocess.TimeoutExpired(command, TIMEOUT_S) from None
-            return subprocess.CompletedProcess(command, code, *(Path(file).read_text() for file in files[1:]))
+                code = fork.wait()
+            except subprocess.TimeoutExpired:
+                os.kill(fork.pid, signal.SIGKILL)
+                fork.wait()
+                raise
+            return subprocess.CompletedProcess(command, code, *(Path(str(file)).read_text() for file in files[1:]))
 
     def close(self) -> None:
-        """End the process; what it was asked for has ended."""
-        self._process.communicate(timeout=TIMEOUT_S)
-
-    def _tell(self, order: dict[str, Any]) -> None:
+        """End it, and with it what still runs."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-
-    def _hear(self, within_s: float) -> int:
+        self._process.stdin.close()
+        self._process.wait(TIMEOUT_S)
+        self._reader.join()
         assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], within_s)[0]:
-            raise TimeoutError
-        return int(self._process.stdout.readline())
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            what, pid, *code = line.split()
+            with self.news:
+                if what == "began":
+                    self.codes.pop(int(pid), None)  # of an earlier one with the same number
+                    self._began.append(int(pid))
+                else:
+                    self.codes[int(pid)] = int(code[0])
+                self.news.notify_all()
 
 
-def _serve() -> None:
-    for name in IMPORTS:
+def _serve(modules: list[str]) -> None:
+    for name in modules:
         __import__(name)
-    for line in iter(sys.stdin.readline, ""):
-        order = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            _become(order)
-        print(pid, flush=True)
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+    children: set[int] = set()
+    woken, wakes = os.pipe()
+    for end in (woken, wakes):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(wakes)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    wanted = selectors.DefaultSelector()
+    wanted.register(0, selectors.EVENT_READ)
+    wanted.register(woken, selectors.EVENT_READ)
+    orders = os.fdopen(0, "rb", buffering=0)
+    rest = b""
+    while True:
+        ready = {key.fd for key, _ in wanted.select()}
+        if woken in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(woken, 4096)
+            for pid in list(children):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    children.discard(pid)
+                    _say("ended", pid, os.waitstatus_to_exitcode(status))
+        if 0 in ready:
+            read = orders.read(1 << 20)
+            if not read:
+                break
+            *lines, rest = (rest + read).split(b"\n")
+            for line in lines:
+                pid = os.fork()
+                if pid == 0:
+                    _become(json.loads(line))
+                children.add(pid)
+                _say("began", pid)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _say(*words: object) -> None:
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
 def _become(order: dict[str, Any]) -> None:
-    """Be the program that was asked for, and nothing else any more."""
+    """Be what was asked for, and nothing else any more."""
     code = 1
     try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        flags = [os.O_RDONLY, *2 * [os.O_WRONLY | os.O_CREAT | os.O_APPEND]]
-        for number, (path, flag) in enumerate(zip(order["files"], flags, strict=True)):
-            os.dup2(os.open(path, flag, 0o600), number)
+        stdin, stdout, stderr = order["files"]
+        os.dup2(os.open(stdin or NOWHERE, os.O_RDONLY), 0)
+        if stderr is not None:
+            os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
+        os.dup2(2 if stdout is None else os.open(stdout, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 1)
+        os.closerange(3, 64)
+        sys.stdin = os.fdopen(0, closefd=False)
         os.environ.clear()
         os.environ.update(order["env"])
         time.tzset()
         os.chdir(order["cwd"])
-        sys.path[0] = ""
         code = _perform(order["command"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -112,18 +190,24 @@ def _become(order: dict[str, Any]) -> None:
 
 
 def _perform(command: list[str]) -> int:
+    """What `python`, or the script of that name, would do."""
     program, *arguments = command
     if program == "rota":
         from rota.cli.main import run
 
         sys.argv = command
-        sys.path.pop(0)  # where the script lies, for which this stands
+        sys.path.pop(0)
         run()
+    elif arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
         sys.argv = ["-c"]
-        exec(compile(arguments[-1], "<string>", "exec"), {"__name__": "__main__"})
+        sys.path[0] = ""
+        exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
     return 0
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1:])
