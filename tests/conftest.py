@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `tests.support` is
 
 from tests.support import leftovers, requirements
 from tests.support.postgres import Databases, Majors, server
-from tests.support.processes import close_zygote
+from tests.support.zygote import close_zygote
 
 from rota.db.embedded import EmbeddedPostgres
 

@@ -29,7 +29,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_help_names_every_command_and_needs_none_of_them(tmp_path: Path) -> None:
-    result = command.run("--help", cwd=tmp_path, env=command.environment(PYTHONPROFILEIMPORTTIME="1"))
+    result = command.run("--help", cwd=tmp_path, forked=False, env=command.environment(PYTHONPROFILEIMPORTTIME="1"))
     assert result.returncode == 0
     for name, words in COMMANDS.items():
         assert f"{name} " in result.stdout
@@ -61,7 +61,7 @@ def test_a_typing_error_is_understood(tmp_path: Path) -> None:
 
 
 def test_version(tmp_path: Path) -> None:
-    assert command.run("--version", cwd=tmp_path).stdout.startswith("rota 0.")
+    assert command.run("--version", cwd=tmp_path, forked=False).stdout.startswith("rota 0.")
 
 
 def test_a_wrong_setting_ends_with_2_and_says_where_it_is(tmp_path: Path) -> None:

@@ -27,14 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from tests.support.zygote import Zygote
+from tests.support.zygote import zygote
 
 BLOCK = re.compile(
     r"(?:<!-- (?P<note>[^>]+?) -->\n)?^```(?P<language>\w+)(?: (?P<file>[\w./-]+))?\n(?P<body>.*?)^```$", re.M | re.S
 )
 PORT = re.compile(r"(?:--port |ROTA_SERVER_PORT=)(\d{4,5})")
 SHELL = re.compile(r"[|><&;$`*?~#(){}\[\]\\]")
-SHOWN = {"COLUMNS": "200", "NO_COLOR": "1"}
 TIMEOUT_S = 60
 RUNNER = """
 import ast, asyncio, inspect, sys
@@ -73,17 +72,18 @@ def read_snippets(document: Path) -> list[Snippet]:
 class Reader:
     """Somebody who follows a document in an empty folder."""
 
-    def __init__(self, folder: Path, dsn: str, zygote: Zygote | None = None) -> None:
+    def __init__(self, folder: Path, dsn: str, *, forked: bool = False) -> None:
         self._folder = folder
         self._dsn = dsn
-        self._zygote = zygote  # else everything is started as a reader would
+        self._forked = forked  # else everything is started as a reader would
         self._background: list[subprocess.Popen[str]] = []
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("ROTA_")},
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(folder),
             "ROTA_DATABASE_URL": dsn,
-            **SHOWN,
+            "COLUMNS": "200",
+            "NO_COLOR": "1",
         }
 
     def follow(self, snippet: Snippet) -> None:
@@ -105,8 +105,8 @@ class Reader:
             raise AssertionError(f"no idea how to follow a {snippet.language} block")
 
     def _run(self, command: list[str], text: str = "") -> str:
-        if self._zygote is not None and command[0] != "bash":
-            done = self._zygote.run(command, cwd=self._folder, env=self._environment, text=text)
+        if self._forked and command[0] != "bash":
+            done = zygote().run(command, cwd=self._folder, env=self._environment, text=text)
         else:
             done = subprocess.run(
                 command, cwd=self._folder, env=self._environment, input=text, capture_output=True, text=True, timeout=TIMEOUT_S

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.docs.snippets import SHOWN, Reader, read_snippets
-from tests.support.command import environment
-from tests.support.zygote import Zygote
+from tests.docs.snippets import Reader, read_snippets
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ["rota.cli.main", "rota.cli.database", "rota.engine.worker", "rota.server.asgi", "rota.contrib.testing.harness"]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    zygote = Zygote(*MODULES, env=environment(**SHOWN))
-    yield zygote
-    zygote.close()
-
-
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_document(document: Path, dsn: str, tmp_path: Path, zygote: Zygote) -> None:
+def test_document(document: Path, dsn: str, tmp_path: Path) -> None:
     snippets = read_snippets(document)
     # What people read first is done exactly as they would do it.
-    reader = Reader(tmp_path, dsn, zygote if document.name != "README.md" else None)
+    reader = Reader(tmp_path, dsn, forked=document.name != "README.md")
     try:
         for snippet in snippets:
             try:

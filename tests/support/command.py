@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.zygote import zygote
+
 ROTA = [sys.executable, "-m", "rota"]
 
 
@@ -21,9 +23,11 @@ def environment(**variables: str | None) -> dict[str, str]:
 PASSED_ON = {"ROTA_POSTGRES_BIN", "ROTA_TEST_RUN", "ROTA_CACHE"}
 
 
-def run(*args: str, cwd: Path, dsn: str | None = None, timeout: float = 60, **options: Any) -> Result:
-    """Run a command to its end."""
+def run(*args: str, cwd: Path, dsn: str | None = None, timeout: float = 60, forked: bool = True, **options: Any) -> Result:
+    """Run a command to its end; `forked` or not, it is a process of its own."""
     options.setdefault("env", environment(ROTA_DATABASE_URL=dsn))
+    if forked:
+        return zygote().run(["rota", *args], cwd=cwd, timeout=timeout, **options)
     options.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.run([*ROTA, *args], cwd=cwd, capture_output=True, text=True, timeout=timeout, **options)
 

@@ -14,6 +14,7 @@ from rota import Context, Retry, Rota
 STARTS, PERIOD_S = 30, 1.0
 TABLES = """
 CREATE TABLE visit (job uuid, attempt bigint, task text, key text, pid bigint, began timestamptz, ended timestamptz);
+CREATE INDEX ON visit (job, attempt);
 CREATE TABLE ending (pid bigint, at timestamptz DEFAULT clock_timestamp());  -- of a process that was killed or stopped
 """
 # Pairs that were inside at the same time. Who was killed or stopped was inside until then: what it does when it wakes up is fenced,

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Self
 from uuid import UUID
@@ -17,7 +16,7 @@ from uuid import UUID
 import psycopg
 from tests.support.command import environment, start
 from tests.support.wait import wait_until
-from tests.support.zygote import Fork, Zygote
+from tests.support.zygote import Fork, zygote
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,19 +78,6 @@ def running(*args: str, cwd: Path, dsn: str | None = None) -> Iterator[subproces
         raise
 
 
-@lru_cache(1)
-def _zygote() -> Zygote:
-    """What this process forks its workers from."""
-    return Zygote("uvloop", "rota.config", "rota.engine.journal", "rota.engine.worker", "rota.log", env=environment())
-
-
-def close_zygote() -> None:
-    """End it; for the end of the test run."""
-    if _zygote.cache_info().currsize:
-        _zygote().close()
-        _zygote.cache_clear()
-
-
 class WorkerProcess:
     """A worker in a process and session of its own, to be stopped, killed and looked at; for the length of a block."""
 
@@ -118,7 +104,7 @@ class WorkerProcess:
         env = environment(ROTA_DATABASE_URL=self._dsn, **self._env)
         if self._forked:
             errors = f"/proc/{os.getpid()}/fd/{self._errors.fileno()}" if self._errors is not None else None
-            self._process = _zygote().start(self._command, cwd=ROOT, env=env, files=[None, None, errors])
+            self._process = zygote().start(self._command, cwd=ROOT, env=env, files=[None, None, errors])
         else:
             self._process = subprocess.Popen(
                 self._command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stderr=self._errors, start_new_session=True

@@ -1,15 +1,15 @@
 """Processes without the half second that imports take: each is a fork of one that has done nothing but import.
 
-    zygote = Zygote("rota.cli.main")
-    done = zygote.run(["rota", "jobs", "list"], cwd=folder, env=environment)
+    done = zygote().run(["rota", "jobs", "list"], cwd=folder, env=environment)
 
-Started by itself (`python -m tests.support.zygote MODULE…`) this is that process: it reads what to do from its standard input, a
-line of JSON each, and says on its standard output which process does it, and which have ended, and how.
+Started by itself (`python -m tests.support.zygote`) this is that process: it reads what to do from its standard input, a line of
+JSON each, and says on its standard output which process does it, and which have ended, and how.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import runpy
@@ -22,12 +22,17 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
 NOWHERE = "/dev/null"
+IMPORTS = (
+    "rota.cli.main", "rota.cli.database", "rota.contrib.testing.harness", "rota.engine.journal", "rota.engine.worker",
+    "rota.server.asgi", "uvloop",
+)  # fmt: skip
 
 
 class Fork:
@@ -52,14 +57,15 @@ class Fork:
 class Zygote:
     """The process from which others are forked."""
 
-    def __init__(self, *modules: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self) -> None:
         self.codes: dict[int, int] = {}  # of those that have ended
         self.news = threading.Condition()
         self._began: list[int] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.zygote", *modules],
+            [sys.executable, "-m", "tests.support.zygote"],
             cwd=ROOT,
-            env=env,
+            env={name: value for name, value in os.environ.items() if not name.startswith("ROTA_") or name == "ROTA_TEST_RUN"}
+            | {"NO_COLOR": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -77,14 +83,16 @@ class Zygote:
                 raise subprocess.TimeoutExpired(command, TIMEOUT_S)
             return Fork(self._began.pop(), self)
 
-    def run(self, command: list[str], *, cwd: Path, env: Mapping[str, str], text: str = "") -> subprocess.CompletedProcess[str]:
+    def run(
+        self, command: list[str], *, cwd: Path, env: Mapping[str, str], text: str = "", timeout: float = TIMEOUT_S
+    ) -> subprocess.CompletedProcess[str]:
         """Run something to its end."""
         with tempfile.TemporaryDirectory() as folder:
             files: list[str | None] = [str(Path(folder) / name) for name in ("stdin", "stdout", "stderr")]
             Path(str(files[0])).write_text(text)
             fork = self.start(command, cwd=cwd, env=env, files=files)
             try:
-                code = fork.wait()
+                code = fork.wait(timeout)
             except subprocess.TimeoutExpired:
                 os.kill(fork.pid, signal.SIGKILL)
                 fork.wait()
@@ -113,9 +121,23 @@ class Zygote:
                 self.news.notify_all()
 
 
-def _serve(modules: list[str]) -> None:
-    for name in modules:
+@lru_cache(1)
+def zygote() -> Zygote:
+    """The one of this process."""
+    return Zygote()
+
+
+def close_zygote() -> None:
+    """End it; for the end of the test run."""
+    if zygote.cache_info().currsize:
+        zygote().close()
+        zygote.cache_clear()
+
+
+def _serve() -> None:
+    for name in IMPORTS:
         __import__(name)
+    gc.freeze()  # pages that nobody writes to are shared
     children: set[int] = set()
     woken, wakes = os.pipe()
     for end in (woken, wakes):
@@ -210,4 +232,4 @@ def _perform(command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1:])
+    _serve()

@@ -32,7 +32,7 @@ from rota.outbound.deadlines import Deadlines
 MAX_REDIRECTS = 10
 MAX_LINE_BYTES = 8190  # of a status line, a header's name or its value
 MAX_HEADERS = 100
-MAX_PASSED = 10_000
+MAX_PASSED = 10_000  # hosts of which is remembered that they may be looked up
 DNS_TTL_S = 5
 KEEP_ALIVE_S = 4.0  # less than most servers': one that hangs up while we write would cost the call an attempt
 
