@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Self
 from uuid import UUID
 
 import psycopg
-from tests.support.command import environment, start
+from tests.support.command import Process, environment, start
 from tests.support.wait import wait_until
 from tests.support.zygote import Fork, zygote
 
@@ -49,7 +49,7 @@ def descendants(pid: int) -> list[int]:
 
 
 @contextmanager
-def ended_after(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+def ended_after(process: Process) -> Iterator[Process]:
     """Make sure that a process and all below it are gone after the test, whatever became of it."""
     family: list[int] = []
     try:
@@ -67,7 +67,7 @@ def ended_after(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str
 
 
 @contextmanager
-def running(*args: str, cwd: Path, dsn: str | None = None) -> Iterator[subprocess.Popen[str]]:
+def running(*args: str, cwd: Path, dsn: str | None = None) -> Iterator[Process]:
     """Run a command of `rota` during a block; what it said is shown when the block fails."""
     try:
         with ended_after(start(*args, cwd=cwd, dsn=dsn)) as process:
@@ -139,9 +139,8 @@ class WorkerProcess:
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send it a signal, unless it has ended."""
-        if self.code is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        assert self._process is not None, "it was not started"
+        self._process.send_signal(number)
 
     def wait(self, within: float = 30) -> int:
         """Wait for its end and give the exit code."""

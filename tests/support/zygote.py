@@ -46,6 +46,25 @@ class Fork:
         """The exit code, None while it runs."""
         return self._zygote.codes.get(self.pid)
 
+    @property
+    def returncode(self) -> int | None:
+        """The same."""
+        return self.poll()
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # we have not heard of its end yet
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Tell it to stop, unless it has ended."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill it, unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
     def wait(self, timeout: float = TIMEOUT_S) -> int:
         """Wait for its end and give the exit code."""
         with self._zygote.news:
