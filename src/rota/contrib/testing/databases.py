@@ -29,7 +29,7 @@ SETTINGS = {
     "fsync": "off",  # the run's own server is thrown away
     "full_page_writes": "off",  # each new database is a checkpoint, after which every page would be written whole once more
     "max_connections": "200",
-    "shared_buffers": "256MB",
+    "shared_buffers": "64MB",  # each backend pays for what it touches, and each dropped database for all of it
     "max_wal_size": "4GB",  # no checkpoint in the middle of a test
 }
 
