@@ -23,10 +23,12 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from tests.support.wait import wait_until
 from tests.support.zygote import zygote
 
 BLOCK = re.compile(
@@ -116,6 +118,8 @@ class Reader:
         return done.stdout
 
     def _start(self, command: str) -> None:
+        """Leave a command running; a worker is waited for, as somebody would who looks at the screen."""
+        before = self._workers()
         self._background.append(
             subprocess.Popen(
                 ["bash", "-c", f"exec {command}"],
@@ -127,6 +131,15 @@ class Reader:
                 start_new_session=True,
             )
         )
+
+        if command.startswith("rota worker"):
+            wait_until(lambda: self._workers() > before, TIMEOUT_S, f"for `{command}`")
+
+    def _workers(self) -> int:
+        with psycopg.connect(self._dsn, autocommit=True) as conn, suppress(psycopg.errors.UndefinedTable):
+            row = conn.execute("SELECT count(*) FROM rota.worker WHERE backend_pid IS NOT NULL").fetchone()
+            return row[0] if row is not None else 0
+        return 0
 
     def close(self) -> None:
         """Stops what was left running."""
