@@ -99,7 +99,8 @@ class Reader:
                 if snippet.note == "in the background":
                     self._start(command)
                 else:
-                    _compare(command, self._run(_plain_command(command) or ["bash", "-c", command]), expected)
+                    words = _plain_command(command) if self._forked else None
+                    _compare(command, self._run(words or ["bash", "-c", command]), expected)
         elif snippet.language == "sql":
             with psycopg.connect(self._dsn, autocommit=True) as conn:
                 conn.execute(snippet.body.encode(), prepare=False)
@@ -131,7 +132,6 @@ class Reader:
                 start_new_session=True,
             )
         )
-
         if command.startswith("rota worker"):
             wait_until(lambda: self._workers() > before, TIMEOUT_S, f"for `{command}`")
 

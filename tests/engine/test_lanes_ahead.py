@@ -105,6 +105,28 @@ async def test_own_slots_take_from_what_waits_for_further_ones() -> None:
     assert not lane.waiting
 
 
+async def test_own_slots_take_no_more_than_they_can_start(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[int, int]] = []
+    take_really = Holdings.take_from_aside
+
+    def take(holdings: Holdings, queue: str, at_most: int) -> int:
+        idle = holdings.idle_slots
+        count = take_really(holdings, queue, at_most)
+        taken.append((count, idle))
+        return count
+
+    @engine.task(slots=16, queue="calls")
+    async def call() -> None:
+        await asyncio.sleep(0.06)  # too slow for the worker's own slots to have any ahead
+
+    monkeypatch.setattr(Holdings, "take_from_aside", take)
+    engine.fill("call", 300, queue="calls")
+    async with engine.worker(concurrency=2, queues=QUEUES):
+        await engine.drained()
+    assert any(count for count, _ in taken), "none was taken: this has shown nothing"
+    assert [(count, idle) for count, idle in taken if count > idle] == []
+
+
 async def test_others_get_their_share_of_own_slots(engine: Engine, calls: Calls) -> None:
     async with engine.worker(concurrency=4, queues=QUEUES):
         await calls.grow_quick()

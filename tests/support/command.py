@@ -20,14 +20,14 @@ def environment(**variables: str | None) -> dict[str, str]:
     return {name: value for name, value in {**kept, "NO_COLOR": "1", **variables}.items() if value is not None}
 
 
-FAMILIES = {"dev", "demo"}  # commands that start others: all of that is as it is for users
+FAMILIES = {"dev", "demo"}  # a server, workers and more: started as users start them
 PASSED_ON = {"ROTA_POSTGRES_BIN", "ROTA_TEST_RUN", "ROTA_CACHE"}
 
 
 def run(*args: str, cwd: Path, dsn: str | None = None, timeout: float = 60, forked: bool = True, **options: Any) -> Result:
     """Run a command to its end; `forked` or not, it is a process of its own."""
     options.setdefault("env", environment(ROTA_DATABASE_URL=dsn))
-    if forked:
+    if forked and args[0] not in FAMILIES:
         return zygote().run(["rota", *args], cwd=cwd, timeout=timeout, **options)
     options.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.run([*ROTA, *args], cwd=cwd, capture_output=True, text=True, timeout=timeout, **options)
