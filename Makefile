@@ -31,8 +31,8 @@ run: $(STAMP) $(PAGES) ## Start PostgreSQL, workers, a server and a demo applica
 	$(BIN)/rota demo
 
 browser: ## Install Chromium, which tests of the dashboard use, where there is none (as root, from Debian)
-	@command -v chromium >/dev/null || test -n "$$ROTA_CHROMIUM" \
-		|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-liberation >/dev/null; }
+	@test -n "$$ROTA_CHROMIUM" || command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null \
+		|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell fonts-liberation >/dev/null; }
 
 screenshots: $(STAMP) $(PAGES) browser ## Take pictures of every page of the dashboard, light and dark, for the documentation
 	$(BIN)/python -m tests.browser.screenshots

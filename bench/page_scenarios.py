@@ -81,7 +81,7 @@ class TypingScenario(ServerScenario):
 
 @contextlib.asynccontextmanager
 async def _browser_page(address: str, dsn: str) -> AsyncIterator[Page]:
-    program = os.environ.get("ROTA_CHROMIUM") or shutil.which("chromium")
+    program = os.environ.get("ROTA_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if program is None:
         raise SystemFailed("there is no Chromium: `make browser` installs it")
     async with async_playwright() as playwright:

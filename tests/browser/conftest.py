@@ -21,8 +21,8 @@ ARGUMENTS += ["--disable-background-networking", "--disable-component-update", "
 
 
 def chromium() -> str:
-    """The browser's program."""
-    program = os.environ.get("ROTA_CHROMIUM") or shutil.which("chromium")
+    """The browser's program: the one without windows, if it is there, because it asks less of the machine."""
+    program = os.environ.get("ROTA_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
     assert program, "there is no Chromium: `make browser` installs it, or name one in ROTA_CHROMIUM"
     return program
 

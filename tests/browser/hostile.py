@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
+from typing import Any
 
+import psycopg
 from tests.browser.site import Site
 
 _CODE = "window.hacked=1;alert(1)"
@@ -94,24 +96,27 @@ _BESIDE = [
 
 def store(site: Site) -> list[str]:
     """Put all of them everywhere; the ids of the jobs that have them."""
-    made = []
-    for number, text in enumerate(STRINGS):
-        error = {
-            "type": text[:100], "message": text, "module": text, "traceback": text,
-            "causes": [{"type": text, "message": text, "traceback": text}], "fingerprint": f"{number:016x}",
-        }  # fmt: skip
-        values = {
-            "error": json.dumps(error),
-            "result": json.dumps({text: text}),
-            "payload": json.dumps({"to": text, text: [text, {text: text}]}),
-            "origin": json.dumps({"kind": "api", "user": text, "name": text}),
-            "group": f"{number:016x}",
-            "key": text,
-            "text": text,
-        }
-        [(id,)] = site.execute_named(_RUN, values)
-        site.execute(_LINE, id, text, json.dumps({text: text}))
-        made.append(str(id))
-        for statement in _BESIDE:
-            site.execute_named(statement, {"text": text, "number": number, "hash": sha256(text.encode()).digest()})
+    with psycopg.connect(site.dsn, autocommit=True) as conn:
+        made = [_store(conn, number, text) for number, text in enumerate(STRINGS)]
     return [*made[:3], *made[-2:]]
+
+
+def _store(conn: psycopg.Connection[Any], number: int, text: str) -> str:
+    error = {
+        "type": text[:100], "message": text, "module": text, "traceback": text,
+        "causes": [{"type": text, "message": text, "traceback": text}], "fingerprint": f"{number:016x}",
+    }  # fmt: skip
+    values = {
+        "error": json.dumps(error),
+        "result": json.dumps({text: text}),
+        "payload": json.dumps({"to": text, text: [text, {text: text}]}),
+        "origin": json.dumps({"kind": "api", "user": text, "name": text}),
+        "group": f"{number:016x}",
+        "key": text,
+        "text": text,
+    }
+    [(id,)] = conn.execute(_RUN, values).fetchall()
+    conn.execute(_LINE, [id, text, json.dumps({text: text})])
+    for statement in _BESIDE:
+        conn.execute(statement.encode(), {"text": text, "number": number, "hash": sha256(text.encode()).digest()})
+    return str(id)

@@ -40,10 +40,6 @@ class Site:
 
     def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run a statement in its database, with values for its places."""
-        return self.execute_named(statement, values)
-
-    def execute_named(self, statement: str, values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement in its database, with values by name."""
         with psycopg.connect(self.dsn, autocommit=True) as conn:
             cursor = conn.execute(statement.encode(), values)
             return cursor.fetchall() if cursor.description else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from contextlib import AsyncExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 from playwright.async_api import Browser, BrowserContext, Dialog, Page, expect
 from tests.browser.site import Site
@@ -20,6 +21,12 @@ window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) =>
   window.violations.push(`${event.violatedDirective}: ${event.blockedURI} ${event.sample}`));
 """
+
+# The heading that is left is marked, so that one can wait for another.
+_TURN = """(path) => {
+  document.querySelector("h1").dataset.left = "";
+  history.pushState(null, "", path);
+}"""
 
 expect.set_options(timeout=WITHIN_MS)
 
@@ -44,6 +51,11 @@ class Visit:
     async def go(self, path: str = "") -> None:
         """Open an address below the dashboard."""
         await self.page.goto(f"{self.site.dashboard}{path}")
+
+    async def turn_to(self, path: str) -> None:
+        """Go to another page as a link within the dashboard does, which is not loaded anew for it."""
+        await self.page.evaluate(_TURN, urlsplit(f"{self.site.dashboard}{path}").path)
+        await expect(self.page.locator("h1:not([data-left])")).to_be_visible()
 
     async def violations(self) -> list[str]:
         """What the page was kept from by its policy."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from tests.support import command
 
 from rota.cli import main
+
+# Typer makes its commands out of signatures each time: once in a process of `rota`, a thousand times in one of the tests.
+typer.main.get_command = cache(typer.main.get_command)
 
 
 @dataclass(frozen=True)
