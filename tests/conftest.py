@@ -27,6 +27,9 @@ from rota.db.embedded import EmbeddedPostgres
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Thousands of tests and all that they import are no garbage: none is looked for among them, neither now nor later.
+gc.disable()
+
 # How long an example takes says something of the machine, and nothing of the code.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -118,7 +121,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    gc.freeze()  # thousands of tests and all that they import: not to be looked through again each time garbage is searched for
+    gc.freeze()
+    gc.enable()
     session.config.stash[RUN].requirements.update(requirements.carried(session.items))
 
 

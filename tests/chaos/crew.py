@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 from tests.chaos.history import VARIABLE, Recorder
+from tests.chaos.lifeline import Process, Start
 
 OPTIONS = "CHAOS_OPTIONS"  # the variable with a worker's options
 POISONED = (77, -signal.SIGSEGV)  # how a worker ends that a poison job has killed
-ROOT = Path(__file__).parents[2]
 
 DEFAULT: dict[str, Any] = {"concurrency": 8, "shutdown_timeout_s": 5.0}
 # For these a pause of some seconds is longer than the lease.
@@ -30,7 +28,7 @@ class Member:
         self.name = name
         self.options = options
         self.pausable = pausable
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self.expected_end = False
         self.paused_until = 0.0
 
@@ -42,13 +40,14 @@ class Member:
 class Crew:
     """Two workers with default settings and two with short leases, each replaced as soon as it is gone."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], recorder: Recorder, rng: random.Random) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str], recorder: Recorder, rng: random.Random, start: Start) -> None:
         self.poisoned = 0
         self.problems: list[str] = []
         self._folder = folder
         self._environment = environment
         self._recorder = recorder
         self._random = rng
+        self._start_process = start
         self.members = [Member(f"default-{n}", DEFAULT, False) for n in range(2)]
         self.members += [Member(f"pausable-{n}", PAUSABLE, True) for n in range(2)]
 
@@ -133,17 +132,9 @@ class Crew:
 
     def _start(self, member: Member) -> None:
         member.expected_end = False
-        environment = {**self._environment, VARIABLE: str(self._folder), OPTIONS: orjson.dumps(member.options).decode()}
-        with open(self._folder / f"{member.name}.log", "ab") as log:
-            member.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.worker"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **environment},
-                cwd=ROOT,
-                start_new_session=True,  # Ctrl-C is for the harness
-            )
+        environment = {**self._environment, OPTIONS: orjson.dumps(member.options).decode()}
+        log = self._folder / f"{member.name}.log"
+        member.process = self._start_process("tests.chaos.worker", environment=environment, log=log)
         self._recorder.write("started", worker_pid=member.process.pid, name=member.name)
 
     def _take_leave(self, member: Member) -> None:

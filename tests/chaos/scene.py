@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,10 +13,11 @@ from urllib.parse import urlsplit
 
 import psycopg
 from tests.chaos import checker, figures, lifeline, load, sabotage
-from tests.chaos.crew import ROOT, Crew, strangers
+from tests.chaos.crew import Crew, strangers
 from tests.chaos.evidence import Evidence
 from tests.chaos.faults import Dose, Faults, wait_for
 from tests.chaos.history import VARIABLE, Recorder
+from tests.chaos.lifeline import Process, Start
 from tests.chaos.proxy import Proxy
 from tests.support.postgres import server
 
@@ -57,7 +55,15 @@ class Report:
         return not any(self.findings.values())
 
 
-def play(dose: Dose, seed: int, *, without: str | None = None, folder: Path, say: Callable[[str], None]) -> Report:
+def play(
+    dose: Dose,
+    seed: int,
+    *,
+    without: str | None = None,
+    folder: Path,
+    say: Callable[[str], None],
+    start: Start = lifeline.start,
+) -> Report:
     """Run it all once; `without` names a guarantee to take out."""
     began = time.monotonic()
     rng = random.Random(f"faults {seed}")
@@ -73,12 +79,17 @@ def play(dose: Dose, seed: int, *, without: str | None = None, folder: Path, say
         environment = {
             "CHAOS_DSN": _through(proxy, postgres),
             VARIABLE: str(folder),
-            **lifeline.variables(),
             **sabotage.variables(without),
         }
-        crew = stack.enter_context(Crew(folder, environment, recorder, rng))
+        crew = stack.enter_context(Crew(folder, environment, recorder, rng, start))
         _await_tasks(postgres)
-        clients = [_start_client(dose, seed, number, environment, folder) for number in range(CLIENTS)]
+        clients = [
+            start(
+                "tests.chaos.enqueuer", seed, dose.jobs, dose.poison, dose.seconds, number, CLIENTS,
+                environment=environment, log=folder / f"client-{number}.log",
+            )
+            for number in range(CLIENTS)
+        ]  # fmt: skip
         stack.callback(_end, clients)
         faults = stack.enter_context(Faults(dose, rng, crew, proxy, postgres, recorder))
         _suffer(faults, crew, clients, dose.seconds + PATIENCE_S, say)
@@ -101,15 +112,6 @@ def _through(proxy: Proxy, postgres: EmbeddedPostgres) -> str:
     return url._replace(netloc=where, query="sslmode=disable&gssencmode=disable").geturl()
 
 
-def _start_client(dose: Dose, seed: int, number: int, environment: dict[str, str], folder: Path) -> subprocess.Popen[bytes]:
-    arguments = [seed, dose.jobs, dose.poison, dose.seconds, number, CLIENTS]
-    with open(folder / f"client-{number}.log", "ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.enqueuer", *map(str, arguments)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **environment}, cwd=ROOT, start_new_session=True,
-        )  # fmt: skip
-
-
 def _await_tasks(postgres: EmbeddedPostgres) -> None:
     """Wait until a worker has made its tasks known: before that, SQL cannot enqueue any."""
     with psycopg.connect(postgres.dsn(), autocommit=True) as conn:
@@ -117,9 +119,7 @@ def _await_tasks(postgres: EmbeddedPostgres) -> None:
     assert known, "no worker has made its tasks known within 60 s"
 
 
-def _suffer(
-    faults: Faults, crew: Crew, clients: list[subprocess.Popen[bytes]], patience_s: float, say: Callable[[str], None]
-) -> None:
+def _suffer(faults: Faults, crew: Crew, clients: list[Process], patience_s: float, say: Callable[[str], None]) -> None:
     began = said = time.monotonic()
     while time.monotonic() - began < patience_s and (faults.pending or any(client.poll() is None for client in clients)):
         faults.inject(time.monotonic() - began)
@@ -182,7 +182,7 @@ def logged(folder: Path) -> list[str]:
     return found
 
 
-def _end(clients: list[subprocess.Popen[bytes]]) -> None:
+def _end(clients: list[Process]) -> None:
     for client in clients:
         if client.poll() is None:
             client.kill()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,8 +22,9 @@ import psycopg
 from rich.console import Console
 from tests.chaos import lifeline, schedule_judge, schedule_sabotage
 from tests.chaos.__main__ import show
-from tests.chaos.crew import ROOT, strangers
+from tests.chaos.crew import strangers
 from tests.chaos.history import VARIABLE
+from tests.chaos.lifeline import Process, Start
 from tests.chaos.scene import Report, logged
 from tests.chaos.schedule_judge import Story
 from tests.chaos.schedule_load import expected_instants, make_timings
@@ -81,11 +80,12 @@ SHORT = Dose(datetime(2026, 3, 28, 6, 7, 8, tzinfo=UTC), days=2.5, schedules=40,
 class Schedulers:
     """The processes, half of them with the lock; one that is killed is replaced at once."""
 
-    def __init__(self, count: int, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, count: int, folder: Path, environment: dict[str, str], start: Start) -> None:
         self._folder = folder
-        self._environment = {**os.environ, **environment, VARIABLE: str(folder)}
+        self._environment = {**environment, VARIABLE: str(folder)}
         self._count = count
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._start_process = start
+        self._processes: list[Process] = []
         self.problems: list[str] = []
 
     def __enter__(self) -> Self:
@@ -108,12 +108,13 @@ class Schedulers:
         process.wait()
         self._processes[number] = self._start(number)
 
-    def _start(self, number: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.chaos.scheduler_process", "lock" if number % 2 else "free"]
-        with open(self._folder / f"scheduler-{number}.log", "ab") as log:
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment, cwd=ROOT, start_new_session=True
-            )
+    def _start(self, number: int) -> Process:
+        return self._start_process(
+            "tests.chaos.scheduler_process",
+            "lock" if number % 2 else "free",
+            environment=self._environment,
+            log=self._folder / f"scheduler-{number}.log",
+        )
 
 
 class Month:
@@ -229,7 +230,15 @@ class Month:
             time.sleep(0.01)
 
 
-def play(dose: Dose, seed: int, *, without: str | None = None, folder: Path, say: Callable[[str], None]) -> Report:
+def play(
+    dose: Dose,
+    seed: int,
+    *,
+    without: str | None = None,
+    folder: Path,
+    say: Callable[[str], None],
+    start: Start = lifeline.start,
+) -> Report:
     """Run it all once; `without` names a guarantee to take out."""
     began = time.monotonic()
     timings = make_timings(seed, dose.schedules, dose.start, dose.days)
@@ -239,8 +248,8 @@ def play(dose: Dose, seed: int, *, without: str | None = None, folder: Path, say
         migrations.up(conn)
         conn.execute(schedule_judge.SCHEMA)
         schedule_sabotage.in_database(conn, without)
-        environment = {"CHAOS_DSN": postgres.dsn(), **lifeline.variables(), schedule_sabotage.VARIABLE: without or ""}
-        schedulers = Schedulers(dose.processes, folder, environment)
+        environment = {"CHAOS_DSN": postgres.dsn(), schedule_sabotage.VARIABLE: without or ""}
+        schedulers = Schedulers(dose.processes, folder, environment, start)
         month = Month(dose, seed, conn, postgres.dsn(), schedulers)
         month.create(timings)
         with schedulers:

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from rich.console import Console
-from tests.chaos import schedule_judge, schedule_sabotage
+from tests.chaos import lifeline, schedule_judge, schedule_sabotage
 from tests.chaos.__main__ import show
 from tests.chaos.schedule_judge import Fired, Line, Story
 from tests.chaos.schedule_load import expected_instants, make_timings
@@ -27,7 +27,7 @@ MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 @pytest.mark.req("S02", "S08", "S10", "S11")
 @pytest.mark.fault(13)
 def test_every_instant_is_fired_once_or_the_ledger_says_why_not(tmp_path: Path) -> None:
-    report = play(SHORT, secrets.randbelow(10**6), folder=tmp_path, say=print)
+    report = play(SHORT, secrets.randbelow(10**6), folder=tmp_path, say=print, start=lifeline.fork)
     text = io.StringIO()
     show(report, Console(file=text, width=120))
     assert report.kept, text.getvalue()

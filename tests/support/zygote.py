@@ -93,6 +93,11 @@ class Zygote:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
+    @property
+    def pid(self) -> int:
+        """The parent of all."""
+        return self._process.pid
+
     def start(self, command: list[str], *, cwd: Path, env: Mapping[str, str], files: list[str | None]) -> Fork:
         """Start `rota …`, `python -c CODE` or `python -m MODULE …`; `files` are its standard ones, None those that we have."""
         assert self._process.stdin is not None

@@ -67,14 +67,21 @@ export function absolute(at: number | string, tz: string = zone): string {
   return Number.isNaN(date.getTime()) ? String(at) : `${local(date, tz)} ${tz}`;
 }
 
+const formats = new Map<string, Intl.DateTimeFormat>(); // each takes longer to make than a row with its times
+
 /** A time in a zone without its name: "2026-02-22 14:03:09"; `clock` alone: "14:03:09". */
 export function local(at: Date | number | string, tz: string = zone, part: "both" | "date" | "clock" | "minutes" = "both"): string {
-  const text = new Intl.DateTimeFormat("sv-SE", {
-    timeZone: tz,
-    ...(part === "clock" || part === "minutes" ? {} : { year: "numeric", month: "2-digit", day: "2-digit" }),
-    ...(part === "date" ? {} : { hour: "2-digit", minute: "2-digit", ...(part === "minutes" ? {} : { second: "2-digit" }) }),
-  } as Intl.DateTimeFormatOptions).format(new Date(at));
-  return text.replace(",", "");
+  const key = `${part} ${tz}`;
+  let format = formats.get(key);
+  if (!format) {
+    format = new Intl.DateTimeFormat("sv-SE", {
+      timeZone: tz,
+      ...(part === "clock" || part === "minutes" ? {} : { year: "numeric", month: "2-digit", day: "2-digit" }),
+      ...(part === "date" ? {} : { hour: "2-digit", minute: "2-digit", ...(part === "minutes" ? {} : { second: "2-digit" }) }),
+    } as Intl.DateTimeFormatOptions);
+    formats.set(key, format);
+  }
+  return format.format(new Date(at)).replace(",", "");
 }
 
 const counts = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });

@@ -26,10 +26,12 @@ export function readDate(text: string): string {
   return /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(`${text}T00:00:00Z`)) ? text : "";
 }
 
+const LONG = new Intl.DateTimeFormat("en-GB", { weekday: "long", day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
+const SHORT = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
+
 /** A date in words: "Sun 29 Mar". */
 export function dayWords(date: string, long = false): string {
-  const style = long ? ({ weekday: "long", day: "numeric", month: "long", year: "numeric" } as const) : ({ weekday: "short", day: "numeric", month: "short" } as const);
-  return new Intl.DateTimeFormat("en-GB", { ...style, timeZone: "UTC" }).format(new Date(`${date}T00:00:00Z`)).replace(",", "");
+  return (long ? LONG : SHORT).format(new Date(`${date}T00:00:00Z`)).replace(",", "");
 }
 
 /** Everything that will run in an hour. */
