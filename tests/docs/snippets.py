@@ -26,10 +26,11 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from tests.support.wait import wait_until
-from tests.support.zygote import zygote
+from tests.support.zygote import Fork, zygote
 
 BLOCK = re.compile(
     r"(?:<!-- (?P<note>[^>]+?) -->\n)?^```(?P<language>\w+)(?: (?P<file>[\w./-]+))?\n(?P<body>.*?)^```$", re.M | re.S
@@ -78,7 +79,7 @@ class Reader:
         self._folder = folder
         self._dsn = dsn
         self._forked = forked  # else everything is started as a reader would
-        self._background: list[subprocess.Popen[str]] = []
+        self._background: list[subprocess.Popen[bytes] | Fork] = []
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("ROTA_")},
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -120,33 +121,39 @@ class Reader:
 
     def _start(self, command: str) -> None:
         """Leave a command running; a worker is waited for, as somebody would who looks at the screen."""
-        before = self._workers()
-        self._background.append(
-            subprocess.Popen(
-                ["bash", "-c", f"exec {command}"],
-                cwd=self._folder,
-                env=self._environment,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                start_new_session=True,
-            )
-        )
-        if command.startswith("rota worker"):
-            wait_until(lambda: self._workers() > before, TIMEOUT_S, f"for `{command}`")
+        with psycopg.connect(self._dsn, autocommit=True) as conn:
+            before = _workers(conn)
+            self._background.append(self._begin(command))
+            if command.startswith("rota worker"):
+                wait_until(lambda: _workers(conn) > before, TIMEOUT_S, f"for `{command}`")
 
-    def _workers(self) -> int:
-        with psycopg.connect(self._dsn, autocommit=True) as conn, suppress(psycopg.errors.UndefinedTable):
-            row = conn.execute("SELECT count(*) FROM rota.worker WHERE backend_pid IS NOT NULL").fetchone()
-            return row[0] if row is not None else 0
-        return 0
+    def _begin(self, command: str) -> subprocess.Popen[bytes] | Fork:
+        words = _plain_command(command) if self._forked else None
+        if words is not None:
+            return zygote().start(words, cwd=self._folder, env=self._environment, files=[None, os.devnull, os.devnull])
+        return subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def close(self) -> None:
         """Stops what was left running."""
         for process in self._background:
-            os.killpg(process.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(process.pid, signal.SIGTERM)
         for process in self._background:
             process.wait(TIMEOUT_S)
+
+
+def _workers(conn: psycopg.Connection[Any]) -> int:
+    """How many there are."""
+    with suppress(psycopg.errors.UndefinedTable):
+        return len(conn.execute("SELECT FROM rota.worker WHERE backend_pid IS NOT NULL").fetchall())
+    return 0
 
 
 def _plain_command(command: str) -> list[str] | None:

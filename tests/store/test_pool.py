@@ -61,3 +61,28 @@ def test_who_waits_for_the_only_connection_gets_it_from_the_one_before(dsn) -> N
         assert len(set(threads.map(use, range(8)))) == 1
     pools.close()
     assert len(set(asyncio.run(main()))) == 1
+
+
+@pytest.mark.req("Q03")
+def test_who_is_alone_has_one_connection(dsn, conn) -> None:
+    pools = Pools(load_settings(database_url=dsn).database)
+
+    def connections() -> int:
+        mine = "application_name = 'rota enqueue' AND datname = current_database()"
+        [(number,)] = conn.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {mine}").fetchall()
+        return number
+
+    async def main() -> None:
+        for _ in range(3):
+            async with pools.async_connection() as mine:
+                await mine.execute("SELECT")
+        assert connections() == 1
+        await pools.aclose()
+
+    for _ in range(3):
+        with pools.connection() as mine:
+            mine.execute("SELECT")
+    assert connections() == 1
+    pools.close()
+    wait_until(lambda: connections() == 0)
+    asyncio.run(main())
