@@ -22,7 +22,7 @@ from rota.errors import Conflict, NotFound, ParentNotFound
 from rota.events import DatabaseLost
 from rota.model.filters import JobFilter
 
-STORM_S = 4.0
+STORM_S = 3.0
 ENOUGH = 5  # times that each action must have been done for the storm to have been one
 EXPECTED = (NotFound, Conflict, ParentNotFound)  # the job was in another state by then: an answer, not an accident
 

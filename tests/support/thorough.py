@@ -8,5 +8,5 @@ WHOLE = bool(os.environ.get("ROTA_TEST_WHOLE"))  # `ROTA_TEST_WHOLE=1 make test`
 
 
 def examples(count: int) -> int:
-    """Give the number of examples to try: half of `count`, others in each run, unless the whole is asked for."""
-    return count if WHOLE else (count + 1) // 2
+    """Give the number of examples to try: a third of `count`, others in each run, unless the whole is asked for."""
+    return count if WHOLE else (count + 2) // 3
