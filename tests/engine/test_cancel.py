@@ -77,7 +77,7 @@ async def test_a_claimed_job_that_has_not_been_started_never_is(engine: Engine, 
     async with engine.worker():
         await engine.drained()
     assert unwanted[0] not in ran
-    assert len(ran) == 99
+    assert len({*ran}) == 99  # the first may have begun anew: its worker was told to stop twice, which means at once
     [run] = engine.runs(unwanted[0])
     assert (run.outcome, run.attempt, run.started_at) == ("canceled", 1, None)
 
