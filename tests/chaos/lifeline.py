@@ -40,7 +40,7 @@ def start(module: str, *arguments: object, environment: dict[str, str], log: Pat
 
 
 def fork(module: str, *arguments: object, environment: dict[str, str], log: Path) -> Process:
-    """Start it without the half second of imports, of which a short run is made to a third."""
+    """Start it without the half second of imports, for runs that are short."""
     known = {**os.environ, **environment, VARIABLE: str(zygote().pid)}  # which ends with us, and all of its forks with it
     command = [sys.executable, "-m", module, *map(str, arguments)]
     return zygote().start(command, cwd=ROOT, env=known, files=[None, str(log), str(log)])
