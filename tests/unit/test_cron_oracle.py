@@ -23,7 +23,7 @@ FIRST_YEAR, LAST_YEAR = 2024, 2030
 AROUND = timedelta(hours=25)
 DENSE = 30  # firings in a window, from which on only the hours next to the change are compared
 NEAR = timedelta(hours=2.5)
-TURNS = 1 if WHOLE else 10  # the expressions take turns, unless all of them are asked for
+TURNS = 1 if WHOLE else 20  # the expressions take turns, unless all of them are asked for
 LOOKS = [timedelta(minutes=m) for m in (-121, -61, -59.5, -30, -1, -1 / 60, 0, 1 / 60, 29.5, 30, 45, 59, 60, 61, 119, 121)]
 
 
