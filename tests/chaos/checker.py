@@ -109,7 +109,12 @@ def completions_are_their_own(evidence: Evidence) -> Iterator[Finding]:
             yield f"{line['job']}: a worker was told that attempt {line['attempt']} completed it; the record is {_show(final)}"
     for line in evidence.of("fenced"):
         final = evidence.final(line["job"])
-        if final is not None and final.outcome == "completed" and final.attempt == line["attempt"]:
+        if final is None or (final.attempt, final.outcome) != (line["attempt"], "completed"):
+            continue
+        # What a worker claimed and did not begin goes back uncharged: that attempt is another's then.
+        worker = evidence.worker_of({**line, "parent": line["pid"]})
+        begun = {evidence.worker_of(start) for start in evidence.starts.get((line["job"], line["attempt"]), [])}
+        if worker in {final.worker, *begun}:
             yield f"{line['job']}: a worker was told that it had lost attempt {line['attempt']}, which is recorded as completed"
 
 

@@ -141,6 +141,13 @@ def test_a_completion_of_what_never_ended_is_stale(story: Story) -> None:
     assert story.found() == {"stale completions"}
 
 
+@pytest.mark.parametrize(("pid", "found"), [(200, {"stale completions"}), (100, set())])
+def test_a_loss_of_what_one_has_completed_is_stale(story: Story, pid: int, found: set[str]) -> None:
+    """It is none for who had claimed it before, and had not begun it."""
+    story.tell("fenced", pid, job=job(WAIT), attempt=2, outcome=None)
+    assert story.found() == found
+
+
 def test_a_completion_that_two_workers_are_told_of_is_stale(story: Story) -> None:
     story.tell("told", 100, job=job(WAIT), attempt=1, state="completed")
     assert story.found() == {"stale completions"}
