@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -40,30 +41,25 @@ async def serious(visit: Visit, **options: Any) -> list[Any]:
     return [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in found]
 
 
-@pytest.mark.req("D03", "D04")
-async def test_nothing_serious_is_in_anybodys_way(visits: Visits, site: Site, stored: list[str]) -> None:
-    visit = await visits.begin(site, color_scheme="light")
+async def turn_through(visit: Visit, *more: str) -> AsyncIterator[str]:
+    """Every page after the other, at rest; the one that is open comes last."""
     await settle(visit)
-    await visit.page.evaluate(AXE.read_text())
-    found = {}
-    for path in [*PATHS[1:], f"/jobs/{stored[0]}", ""]:
+    for path in [*PATHS[1:], *more, ""]:
         await visit.turn_to(path)
         await settle(visit)
-        found[path] = await serious(visit)
-    assert not any(found.values()), found
+        yield path
 
 
 @pytest.mark.req("D03", "D04")
-async def test_in_the_dark_everything_can_be_read(visits: Visits, site: Site, stored: list[str]) -> None:
-    """Colours are all in which the dark differs."""
-    visit = await visits.begin(site, color_scheme="dark")
-    await settle(visit)
+@pytest.mark.parametrize(
+    ("scheme", "options"), [("light", {}), ("dark", {"runOnly": ["color-contrast"]})], ids=["light", "dark: colours alone differ"]
+)
+async def test_nothing_serious_is_in_anybodys_way(
+    visits: Visits, site: Site, stored: list[str], scheme: str, options: dict[str, Any]
+) -> None:
+    visit = await visits.begin(site, color_scheme=scheme)
     await visit.page.evaluate(AXE.read_text())
-    found = {}
-    for path in [*PATHS[1:], f"/jobs/{stored[0]}", ""]:
-        await visit.turn_to(path)
-        await settle(visit)
-        found[path] = await serious(visit, runOnly=["color-contrast"])
+    found = {path: await serious(visit, **options) async for path in turn_through(visit, f"/jobs/{stored[0]}")}
     assert not any(found.values()), found
 
 
@@ -74,11 +70,8 @@ WIDTH = "Math.max(...[document.documentElement, document.querySelector('main')].
 @pytest.mark.req("D03", "D04")
 async def test_on_a_phone_nothing_sticks_out(visits: Visits, site: Site, stored: list[str]) -> None:
     visit = await visits.begin(site, size=PHONE)
-    await settle(visit)
     wide = {}
-    for path in [*PATHS[1:], f"/jobs/{stored[0]}", ""]:
-        await visit.turn_to(path)
-        await settle(visit)
+    async for path in turn_through(visit, f"/jobs/{stored[0]}"):
         width = await visit.page.evaluate(WIDTH)
         if width > PHONE["width"]:
             wide[path] = width
@@ -90,10 +83,7 @@ async def test_hostile_strings_stay_text(visits: Visits, site: Site, stored: lis
     """In every stored field: no dialog (see `Visits.check`), nothing that the policy had to stop, no code of theirs that ran."""
     visit = await visits.begin(site)
     page = visit.page
-    await settle(visit)
-    for path in [*PATHS[1:], ""]:
-        await visit.turn_to(path)
-        await settle(visit)
+    async for path in turn_through(visit):
         assert await visit.violations() == [], path
         assert await page.evaluate("window.hacked") is None
     for id in stored:
