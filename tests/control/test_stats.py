@@ -31,6 +31,7 @@ from rota.store import stats
 Conn = psycopg.Connection[Any]
 AConn = psycopg.AsyncConnection[Any]
 
+WAITS = "SELECT true FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
 WIDTH = 1.05  # a bucket's middle is no further from what is in it
 
 
@@ -168,6 +169,26 @@ class TestStats:
         await aconn.execute("ALTER TABLE rota.elsewhere RENAME TO task_stat")
         await tally.flush(aconn)
         assert (await control.task_stats(aconn, "work", period=timedelta(hours=1))).completed == 2
+
+    @pytest.mark.parametrize("is_broken_off", [False, True])
+    async def test_who_writes_last_waits_for_who_is_at_it(self, dsn: str, conn: Conn, aconn: AConn, is_broken_off: bool) -> None:
+        events = Events()
+        tally = Tally(events)
+        events.emit(RunsFinished([ended()]))
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as other:
+            with psycopg.connect(dsn) as locker:
+                locker.execute("LOCK rota.task_stat IN EXCLUSIVE MODE")
+                first = asyncio.create_task(tally.flush(aconn))
+                await until(lambda: conn.execute(WAITS, [aconn.info.backend_pid]).fetchone(), 20, "the first waits")
+                assert tally.pending
+                last = asyncio.create_task(tally.flush(other))
+                if is_broken_off:
+                    first.cancel()
+                    await asyncio.wait({first})
+            await last
+            assert first.cancelled() if is_broken_off else first.done()
+            assert not tally.pending
+            assert (await control.task_stats(other, "work", period=timedelta(hours=1))).completed == 1
 
     async def test_a_run_claimed_before_it_was_due_counts_as_one_that_did_not_wait(self, aconn: AConn) -> None:
         events = Events()

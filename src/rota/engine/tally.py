@@ -6,6 +6,7 @@ enough for its percentiles.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
@@ -36,13 +37,14 @@ class Tally:
     def __init__(self, events: Events) -> None:
         self._outcomes: Counter[tuple[str, str | None]] = Counter()  # by task
         self._timings: Counter[Timing] = Counter()
+        self._writing = asyncio.Lock()
         events.subscribe(RunsFinished, self._add)
         events.subscribe(RunRescued, self._add_rescued)
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to write down."""
-        return bool(self._outcomes)
+        """Whether there is something that is not written down yet."""
+        return bool(self._outcomes) or self._writing.locked()
 
     def _add(self, event: RunsFinished) -> None:
         runs = event.runs
@@ -74,16 +76,17 @@ class Tally:
 
     async def flush(self, conn: AsyncConn) -> None:
         """Writes down what has been counted since the last time; what could not be written is for the next one."""
-        if not self._outcomes:
-            return
-        outcomes, self._outcomes = self._outcomes, Counter()
-        timings, self._timings = self._timings, Counter()
-        try:
-            await stats.add(conn, _additions(outcomes, timings))
-        except BaseException:
-            self._outcomes.update(outcomes)
-            self._timings.update(timings)
-            raise
+        async with self._writing:  # who flushes last, as a worker stops, writes also what another could not
+            if not self._outcomes:
+                return
+            outcomes, self._outcomes = self._outcomes, Counter()
+            timings, self._timings = self._timings, Counter()
+            try:
+                await stats.add(conn, _additions(outcomes, timings))
+            except BaseException:
+                self._outcomes.update(outcomes)
+                self._timings.update(timings)
+                raise
 
 
 async def merge_stats(conn: AsyncConn) -> None:
