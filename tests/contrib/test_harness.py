@@ -14,7 +14,9 @@ from pydantic import BaseModel
 
 from rota import Cancel, Context, Retry, Rota, Snooze
 from rota.contrib.testing.harness import Harness
+from rota.engine.drain import Drain
 from rota.errors import PayloadError, UsageError
+from rota.model.run import Run
 
 calls: list[Any] = []
 app = Rota("postgresql://nobody@localhost:1/never")  # never connected to
@@ -201,6 +203,22 @@ class TestDrain:
         assert await rota.drain() == {}
         assert await rota.drain(travel="9m") == {}
         assert await rota.drain(travel="1m") == {"completed": 1}
+
+    async def test_what_is_due_where_the_clock_stops_runs_however_long_the_look_took(
+        self, rota: Harness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        look = Drain.run_once
+
+        async def look_slowly(drain: Drain) -> list[Run]:
+            runs = await look(drain)
+            if not runs:
+                rota.travel("1s")
+            return runs
+
+        rota.freeze()
+        await send_welcome.using(delay="10m").aenqueue(1)
+        monkeypatch.setattr(Drain, "run_once", look_slowly)
+        assert await rota.drain(travel="10m") == {"completed": 1}
 
     @pytest.mark.req("Q07")
     async def test_retries_come_due_on_the_way(self, rota: Harness) -> None:

@@ -84,6 +84,10 @@ class Lives(RuleBasedStateMachine):
             assert gone or id in needed or age <= timedelta(days=DAYS + 7), f"{id} is there after {age}"
             if gone:
                 del self.ended[id], self.attempts[id]
+                # The edges of its children, which have ended, may go too: tried again they do not need them.
+                for parents in self.parents.values():
+                    if id in parents:
+                        parents.remove(id)
 
     @invariant()
     def all_attempts_are_there(self) -> None:

@@ -91,6 +91,7 @@ class Harness:
         events.subscribe(RunRaised, lambda event: errors.append(event.error))
         Journal(events, "drain")
         options = WorkerOptions(queues=dict(self.app.queues), concurrency=concurrency)
+        arrived = False
         async with Drain(self.dsn, self.app.tasks, options, events) as drain:
             while True:
                 runs = await drain.run_once()
@@ -99,8 +100,11 @@ class Harness:
                     raise errors[0]
                 if ended.total() > max_runs:
                     raise UsageError(_endless(max_runs, runs[-1].task))
-                if not runs and not self._go_on(drain.next_s, until):
+                if runs:
+                    continue
+                if arrived or until is None:
                     return dict(ended)
+                arrived = self._go_on(drain.next_s, until)
 
     def drain_sync(
         self, travel: Duration | None = None, *, raise_errors: bool = False, concurrency: int = 1, max_runs: int = 10_000
@@ -133,14 +137,15 @@ class Harness:
     def _clock(self) -> Clock:
         return Clock(self._conn)
 
-    def _go_on(self, next_s: float | None, until: datetime | None) -> bool:
-        """Moves the clock to the next job that becomes due before `until`, or to `until` itself when there is none."""
-        if until is None:
-            return False
+    def _go_on(self, next_s: float | None, until: datetime) -> bool:
+        """Moves the clock to the next job that becomes due, or to `until`; says whether it has come there.
+
+        There one has to look once more: the next job was looked up a moment ago, and may be due there too.
+        """
         left = until - self.now()
         next_due = left if next_s is None else timedelta(seconds=next_s)
         self._clock.move(max(min(next_due, left), timedelta(0)))
-        return next_s is not None and next_due <= left
+        return next_due >= left
 
     def _spec(self, task: BoundTask[..., Any] | str) -> TaskSpec:
         name = task if isinstance(task, str) else task.spec.name
