@@ -118,6 +118,38 @@ async def test_busy_workers_are_not_notified(engine: Engine) -> None:
         await until(lambda: engine.count("rota.worker WHERE wants_wake") == 1)
 
 
+async def test_a_busy_worker_of_many_queues_has_time_for_other_things(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its looks at all of them, and the sweeps of each, leave it most of its time."""
+    looking_s = 0.0
+    claim = store.claim
+    ended = asyncio.Event()
+    stream = 0
+
+    async def note(*args: object, **options: object) -> object:
+        nonlocal looking_s
+        began = monotonic()
+        try:
+            return await claim(*args, **options)  # type: ignore[arg-type]
+        finally:
+            looking_s += monotonic() - began
+
+    @engine.task
+    async def work() -> None:
+        nonlocal stream
+        stream += 1
+        await asyncio.to_thread(engine.enqueue, "work", queue=f"queue-{stream % 10}") if stream < 300 else ended.set()
+
+    monkeypatch.setattr(store, "claim", note)
+    async with engine.worker(queues={f"queue-{n}": 1 for n in range(10)}):
+        for n in range(4):
+            engine.enqueue("work", queue=f"queue-{n}")
+        await until(lambda: stream > 30 and engine.count("rota.worker WHERE wants_wake") == 0)
+        began, looked_s = monotonic(), looking_s
+        await asyncio.wait_for(ended.wait(), 60)
+        share = (looking_s - looked_s) / (monotonic() - began)
+    assert share < 0.4
+
+
 @pytest.mark.req("Q03")
 async def test_delayed_jobs_start_on_time(engine: Engine, clock: Clock, asleep: set[Claimer]) -> None:
     due: list[float] = []

@@ -22,7 +22,8 @@ from rota.model.run import Run
 ANSWER_WITHIN_S = 10.0  # a claim never waits for locks: one that takes longer has lost its server
 SWEEP_COST = 20  # a claim from the very beginning may take one part in this of the time
 SWEEP_AT_LEAST_EVERY_S = 5.0
-POLL_BUSY_S = 0.005  # how often to look while jobs keep coming
+POLL_BUSY_S = 0.005  # how often to look while jobs keep coming, at most
+LOOK_COST = 5  # such looks, at all queues, may take one part in this of the time
 BUSY_FOR_S = 0.25  # no job for this long: ask to be woken instead
 BUSY_CLAIMS = 12  # this many claims with work in that time: stop asking to be woken
 FIRST_LOOK_S = 0.02  # after falling asleep, doubled at each further look
@@ -90,6 +91,7 @@ class Claimer:
         self._wakes = True  # this session can be woken
         self._wants_wake: bool | None = None  # what was said about it
         self._found = deque([0.0], maxlen=BUSY_CLAIMS)  # when the last claims with work were
+        self._looked_s = 0.0  # how long the last look at all queues took
         self._looks = 0
         self._looks_aside = 0
         self._woken = False
@@ -121,6 +123,7 @@ class Claimer:
 
     async def run_once(self, session: Session, want: int, aside: Mapping[str, int] = NOTHING) -> bool:
         """Claims up to `want` jobs, and from queues that `aside` names so many more; says whether there may be more still."""
+        started = monotonic()
         found = 0
         is_full = found_any = False
         beyond = dict(aside)
@@ -149,8 +152,10 @@ class Claimer:
             if runs:
                 self._events.emit(RunsClaimed(queue.name, runs))
                 await asyncio.sleep(0)  # they start now, not when the next statement is on its way
+        ended = monotonic()
+        self._looked_s = ended - started
         if found_any:
-            self._found.append(monotonic())
+            self._found.append(ended)
             self._looks = self._looks_aside = 0
         return is_full or (found >= want and want > 0)
 
@@ -231,11 +236,14 @@ class Claimer:
             # It may have been for a job that is due later, or held: find out. Now, and not before the claim, which is urgent.
             self._woken, self._promote_at = False, 0.0
         elif not self._wakes:
-            await self._wait(self._options.poll_interval_s if monotonic() - self._found[-1] > BUSY_FOR_S else POLL_BUSY_S)
+            if monotonic() - self._found[-1] < BUSY_FOR_S:
+                await self._pause()
+            else:
+                await asyncio.sleep(self._bounded(self._options.poll_interval_s))
         elif self._is_busy() or (self._wants_wake is False and monotonic() - self._found[-1] < BUSY_FOR_S):
             if self._wants_wake is not False:
                 await self._set_wants_wake(session, False)
-            await self._wait(POLL_BUSY_S)
+            await self._pause()
         elif not self._wants_wake:
             # The claim that follows finds what was committed before anybody could know that we wish to be woken.
             await self._set_wants_wake(session, True)
@@ -268,8 +276,13 @@ class Claimer:
         due = [self._promote_at, *(queue.sweep_at for queue in self._queues if queue.unswept)]
         return max(min(seconds, min(due) - now), 0.001)
 
-    async def _wait(self, seconds: float) -> None:
-        await asyncio.sleep(self._bounded(seconds))
+    async def _pause(self) -> None:
+        """Between looks while jobs keep coming: the longer a look takes, for many queues or a busy server, the fewer there are.
+
+        Sweeps have no say in it: the next look is soon, and sweeps where that is allowed by then.
+        """
+        pause_s = min(max(self._looked_s * (LOOK_COST - 1), POLL_BUSY_S), BUSY_FOR_S)
+        await asyncio.sleep(max(min(pause_s, self._promote_at - monotonic()), 0.001))
 
     async def _wait_for_wake(self, session: Session, seconds: float) -> None:
         if await session.wait_for_wake(seconds):
