@@ -12,6 +12,7 @@ from tests.support.engine import Engine
 from tests.support.wait import until
 
 from rota.contrib.testing.clock import Clock
+from rota.engine import claimer
 from rota.engine.claimer import Claimer
 from rota.model.outcome import Snooze
 from rota.store import runs as store
@@ -99,8 +100,9 @@ async def test_a_transaction_that_looked_before_the_worker_slept(engine: Engine)
             await engine.ended(id, deadline_s=SOON)
 
 
-async def test_busy_workers_are_not_notified(engine: Engine) -> None:
+async def test_busy_workers_are_not_notified(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """An insert pays for NOTIFY only when somebody sleeps."""
+    monkeypatch.setattr(claimer, "BUSY_CLAIMS", 10)  # on any machine
     gate = asyncio.Event()
     stream = 0
 
@@ -140,6 +142,7 @@ async def test_a_busy_worker_of_many_queues_has_time_for_other_things(engine: En
         await asyncio.to_thread(engine.enqueue, "work", queue=f"queue-{stream % 10}") if stream < 300 else ended.set()
 
     monkeypatch.setattr(store, "claim", note)
+    monkeypatch.setattr(claimer, "BUSY_CLAIMS", 2)  # on any machine
     async with engine.worker(queues={f"queue-{n}": 1 for n in range(10)}):
         for n in range(4):
             engine.enqueue("work", queue=f"queue-{n}")
