@@ -13,7 +13,7 @@ from rota.events import Events, ThreadStuck
 from rota.model.run import Run
 
 TICK_S = 0.05  # how exactly timeouts are kept
-YIELD_S = 0.002  # handlers that never wait may hold the event loop this long in a row
+YIELD_S = 0.001  # handlers that never wait may hold the event loop this long in a row
 _WEIGHT = 0.05  # of the newest run in the average that claim-ahead goes by
 
 
