@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tests.support import jobs as given
 from tests.support.invoke import Rota
 
+from rota.contrib.testing.clock import Clock
 from rota.model.ids import new_id
 
 Conn = psycopg.Connection[Any]
@@ -42,8 +44,12 @@ class TestList:
         given.declare(conn, "work")
         worker = given.start_worker(conn)
         made = [given.enqueue(conn) for _ in range(3)]
+        clock = Clock(conn)
+        clock.freeze()
         for _ in range(3):
-            given.fail(conn, worker)
+            [(id, token)] = given.claim(conn, worker)
+            clock.move(timedelta(milliseconds=10))
+            given.finish(conn, id, token, worker, "failed", can_retry=False)
         data = rota("runs", "list", "--limit", 2, "--json").data
         assert [run["id"] for run in data["runs"]] == [f"{made[2]}/1", f"{made[1]}/1"]
         assert data["runs"][0]["duration"] == 0.01
@@ -99,7 +105,7 @@ class TestShow:
         error = """{"type": "Refused", "module": "shop", "message": "no\\u001b[31m", "traceback": "  File x\\n    call()\\n",
                     "causes": [{"type": "KeyError", "message": "'k'"}],
                     "errors": [{"type": "OSError", "message": "away"}]}"""
-        conn.execute("SELECT rota.finish_run(%s, %s, %s, 'failed', 0, 0.01, %s, NULL, '0', false)", [id, token, worker, error])
+        conn.execute("SELECT rota.finish_run(%s, %s, %s, 'failed', 0, 0, %s, NULL, '0', false)", [id, token, worker, error])
         lines = rota("runs", "show", id).out.splitlines()
         assert lines[-7:] == [
             "  File x",

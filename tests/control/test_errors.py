@@ -32,7 +32,7 @@ def fail(conn: Conn, worker: UUID, task: str = "work", *, final: bool = True, **
     assert claimed == id
     described = json.dumps({"type": "ValueError", "message": "boom", **error})
     conn.execute(
-        "SELECT rota.finish_run(%s, %s, %s, 'failed', 0, 0.01, %s, NULL, '1 h', %s)", [id, token, worker, described, not final]
+        "SELECT rota.finish_run(%s, %s, %s, 'failed', 0, 0, %s, NULL, '1 h', %s)", [id, token, worker, described, not final]
     )
     return id
 

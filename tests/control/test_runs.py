@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from tests.support import jobs as given
 
+from rota.contrib.testing.clock import Clock
 from rota.control import runs, service
 from rota.errors import NotFound, UsageError
 from rota.model.filters import RunFilter
@@ -42,7 +43,11 @@ class TestRun:
         id = given.enqueue(conn, payload={"n": 1}, triggered_by=json.dumps(by))
         at = datetime(2030, 1, 31, 9, tzinfo=UTC)
         conn.execute("UPDATE rota.job SET scheduled_for = %s, schedule_id = NULL", [at])
-        attempt(conn, worker, "failed", error="no route")
+        clock = Clock(conn)
+        clock.freeze()
+        [(_, token)] = given.claim(conn, worker)
+        clock.move(timedelta(milliseconds=10))
+        given.finish(conn, id, token, worker, "failed", error="no route")
         run = await runs.get_run(aconn, id, 1)
         assert (run.task, run.status, run.attempt, run.job_id, run.worker_id) == ("work", "failed", 1, id, worker)
         assert (run.payload, run.scheduled_for, run.triggered_by) == ({"n": 1}, at, by)

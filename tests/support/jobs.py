@@ -86,11 +86,13 @@ def finish(
     delay: timedelta | None = timedelta(0),
     can_retry: bool = True,
 ) -> str | None:
-    """End a run: the state of the job afterwards, None when the run was not this worker's to end."""
+    """End a run that took from its claim until now: the job's new state, None when the run was not this worker's to end."""
     text = None if error is None else json.dumps({"type": "ValueError", "message": error})
     row = conn.execute(
-        "SELECT rota.finish_run(%s, %s, %s, %s, 0, 0.01, %s, NULL, %s, %s)",
-        [id, token, worker, outcome, text, delay, can_retry],
+        """SELECT rota.finish_run(%(id)s, %(token)s, %(worker)s, %(outcome)s, 0, (
+               SELECT extract(epoch FROM rota.now() - claimed_at)::float8 FROM rota.job WHERE id = %(id)s
+           ), %(error)s, NULL, %(delay)s, %(can_retry)s)""",
+        {"id": id, "token": token, "worker": worker, "outcome": outcome, "error": text, "delay": delay, "can_retry": can_retry},
     ).fetchone()
     assert row is not None
     return row[0]

@@ -216,7 +216,7 @@ def _write_run(run: Run) -> Message:
         "max_attempts": run.max_attempts,
         "details": run.details,
         "wait_s": run.wait_s,
-        "waited_s": run.started - run.claimed,
+        "waited_s": run.started - run.arrived,
     }
 
 

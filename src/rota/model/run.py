@@ -48,7 +48,9 @@ class Run:
     details: dict[str, Any]
     wait_s: float  # from due to claimed, by the database's clock
     claimed: float
-    arrived: float  # the answer to the claim
+    # The answer to the claim. `started` is recorded relative to it: relative to the request, which may have been slow to arrive,
+    # a run would start and finish in the future.
+    arrived: float
     leased: float  # the claim, or the last renewal of its lease
     started: float
     took_s: float

@@ -93,7 +93,7 @@ def _completions(worker: UUID, runs: Sequence[Run]) -> dict[str, Any]:
         "count": len(runs),
         "ids": "{" + ",".join([run.id for run in runs]) + "}",
         "tokens": _array([run.token for run in runs]),
-        "waited_us": _array([int((run.started - run.claimed) * 1e6) for run in runs]),
+        "waited_us": _array([int((run.started - run.arrived) * 1e6) for run in runs]),
         "took_us": _array([int(run.took_s * 1e6) for run in runs]),
         "results": _text_array(results) if any(results) else None,
     }
@@ -125,7 +125,7 @@ def _endings(runs: Iterable[Run]) -> str:
             "token": run.token,
             "attempt": run.attempt,
             "outcome": run.outcome,
-            "waited": max(run.started - run.claimed, 0.0),
+            "waited": max(run.started - run.arrived, 0.0),
             "took": run.took_s,
             "error": run.error,
             "result": orjson.Fragment(run.result) if run.result is not None else None,
@@ -201,7 +201,7 @@ def hold(*, worker: UUID, run: Run) -> Steps[None]:
 
 def complete_within(*, worker: UUID, run: Run, took_s: float, result: str | None) -> Steps[None]:
     """Completes a run in the transaction of its handler; LeaseLost if it is no longer ours."""
-    waited_s = max(run.started - run.claimed, 0.0)
+    waited_s = max(run.started - run.arrived, 0.0)
     delay_s = None if run.delay_s is None else str(run.delay_s)
     next_at = None if run.next_at is None else run.next_at.isoformat()
     parameters = (run.id, run.token, str(worker), str(waited_s), str(took_s), result, delay_s, next_at)

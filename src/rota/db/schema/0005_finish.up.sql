@@ -133,6 +133,8 @@ CREATE FUNCTION rota.finish_run(
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     j rota.job;
+    -- The present, also late in the handler's own transaction; with the shift of a clock that a test has moved.
+    present timestamptz := rota.now() + (clock_timestamp() - now());
     started timestamptz;
     is_final boolean;
     is_kept boolean := true;
@@ -159,7 +161,7 @@ BEGIN
             SELECT FROM rota.schedule s WHERE s.id = j.schedule_id AND s.job_id = j.id AND NOT s.keep_successes);
     END IF;
     IF is_kept THEN
-        PERFORM rota.record_run(j, j.attempt, recorded, is_final, started, started + make_interval(secs => took), run_error, run_result);
+        PERFORM rota.record_run(j, j.attempt, recorded, is_final, least(started, present), least(started + make_interval(secs => took), present), run_error, run_result);
     END IF;
 
     IF is_final THEN
@@ -224,14 +226,14 @@ BEGIN
         ended := CASE WHEN rota.is_unwanted(j) THEN 'canceled'
                       WHEN rota.charged(j.attempt, j.forgiven, j.crashes + 1, j.culprit) >= rota.allowed_attempts(j) THEN 'failed' END;
         IF ended IS NOT NULL THEN
-            PERFORM rota.record_run(j, j.attempt, ended, true, j.claimed_at, rota.now(), lost, NULL);
+            PERFORM rota.record_run(j, j.attempt, ended, true, least(j.claimed_at, rota.now()), rota.now(), lost, NULL);
             IF j.schedule_id IS NOT NULL THEN PERFORM rota.settle_schedule(j, ended, lost, NULL, NULL); END IF;
             DELETE FROM rota.job k WHERE k.id = j.id;
             IF j.fanout THEN PERFORM rota.release_children(ARRAY[j.id], ended); END IF;
             IF j.limited THEN vacated := vacated || j; END IF;
             state := ended;
         ELSE
-            PERFORM rota.record_run(j, j.attempt, 'lost', false, j.claimed_at, rota.now(), lost, NULL);
+            PERFORM rota.record_run(j, j.attempt, 'lost', false, least(j.claimed_at, rota.now()), rota.now(), lost, NULL);
             is_rated := j.limited AND rota.is_rated(j.task, j.queue);
             UPDATE rota.job k
             SET state = CASE WHEN is_rated THEN 'held' ELSE 'queued' END, line = CASE WHEN NOT is_rated THEN line END,

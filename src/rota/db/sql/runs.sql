@@ -49,7 +49,8 @@ FROM relaxed, (SELECT count(*)::integer AS moved FROM due) d
 -- The fast lane: plain completions. Answers how many there were and, if not all, which. The children of the whole batch are told
 -- at once: ten thousand parents of one job would else write it ten thousand times. What belongs to a job is found by its place
 -- among the ids, which are in order: to a join with the list there is more than one plan, and a planner that believes the table to
--- be nearly empty, as it was a minute ago, reads all of it for each batch.
+-- be nearly empty, as it was a minute ago, reads all of it for each batch. No time is later than the database's clock, even if that
+-- was set back during the run.
 WITH gone AS (
     DELETE FROM rota.job j
     WHERE j.id = ANY (%(ids)s::uuid[]) AND j.token = (%(tokens)s::bigint[])[width_bucket(j.id, %(ids)s::uuid[])]
@@ -63,7 +64,7 @@ WITH gone AS (
     INSERT INTO rota.run (job_id, attempt, task, queue, outcome, final, started_at, finished_at, worker_id, result,
                           payload, priority, run_at, max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for,
                           triggered_by, created_at, progress)
-    SELECT id, attempt, task, queue, 'completed', true, started_at, started_at + took, worker_id, result, payload, priority, run_at,
+    SELECT id, attempt, task, queue, 'completed', true, least(started_at, rota.now()), least(started_at + took, rota.now()), worker_id, result, payload, priority, run_at,
            max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for, triggered_by, created_at, progress
     FROM timed
     RETURNING job_id
@@ -95,7 +96,7 @@ WITH gone AS (
     INSERT INTO rota.run (job_id, attempt, task, queue, outcome, final, started_at, finished_at, worker_id, result,
                           payload, priority, run_at, max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for,
                           triggered_by, created_at, progress)
-    SELECT id, attempt, task, queue, 'completed', true, started_at, started_at + took, worker_id, result, payload, priority, run_at,
+    SELECT id, attempt, task, queue, 'completed', true, least(started_at, rota.now()), least(started_at + took, rota.now()), worker_id, result, payload, priority, run_at,
            max_attempts, token, timeout, retry, key, owner, schedule_id, scheduled_for, triggered_by, created_at, progress
     FROM timed
 )
