@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+LOCKED := $(VENV)/.locked
 STAMP  := $(VENV)/.installed
 PAGES  := dashboard/.built
 
@@ -10,9 +11,13 @@ PAGES  := dashboard/.built
 help: ## List these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
-$(STAMP): requirements/dev.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
+# From nothing: what an older lock or pyproject.toml has installed would stay, and be loaded by pytest and others as a plugin.
+$(LOCKED): requirements/dev.lock
+	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@touch $@
+
+$(STAMP): $(LOCKED) pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -40,11 +45,15 @@ screenshots: $(STAMP) $(PAGES) browser ## Take pictures of every page of the das
 test: $(STAMP) $(PAGES) browser ## Run the whole suite, in parallel and in random order
 	$(BIN)/pytest -p no:schemathesis -n auto --dist worksteal $(ARGS)
 
-check: $(STAMP) ## Lint, types and the import contract
+packages: $(STAMP) $(PAGES) ## Build sdist and wheel into dist, install each in a fresh environment and use it
+	$(BIN)/python -m tests.packages --keep dist
+
+check: $(STAMP) $(PAGES) ## Lint, types, the import contract, and whether sdist and wheel install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.packages
 
 format: $(STAMP) ## Format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
@@ -82,4 +91,4 @@ lock: $(STAMP) ## Resolve the dependencies anew
 clean: ## Remove the virtualenv, caches and local data
 	rm -rf $(VENV) $(PAGES) dashboard/node_modules src/rota/server/dashboard .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .rota build dist
 
-.PHONY: help setup dashboard schema browser screenshots run test check format bench chaos chaos-schedules calendar-kills feeds-week fuzz matrix docs lock clean
+.PHONY: help setup dashboard schema browser screenshots run test check packages format bench chaos chaos-schedules calendar-kills feeds-week fuzz matrix docs lock clean

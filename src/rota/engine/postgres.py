@@ -18,6 +18,7 @@ from rota.db.carriers import PsycopgCarrier
 from rota.db.connection import AsyncConn, Conn, answer_within, close_quietly, connect, connect_async, cut, is_disconnect
 from rota.db.steps import atomically, carry_out
 from rota.engine.transport import Fault, Rescued
+from rota.errors import DISTRIBUTION
 from rota.model.limits import NO_LIMITS, Limited, QueueLimits
 from rota.model.position import START, Position
 from rota.model.run import Run
@@ -205,7 +206,7 @@ class PostgresPulse:
             id=self._worker,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=version("rota"),
+            version=version(DISTRIBUTION),
             queues=queues,
             tasks=sorted(spec.name for spec in specs),
             slots=slots,

@@ -13,7 +13,7 @@ from pydantic.functional_serializers import PlainSerializer
 from pydantic.functional_validators import BeforeValidator
 
 from rota.config import load_settings
-from rota.errors import ConfigError, PayloadError
+from rota.errors import ConfigError, PayloadError, how_to_install
 
 PREFIX = "rota-secret:1:"
 OPEN_PREFIX = "rota-open:1:"  # of what is not encrypted, since there is no key: encoded, so that nobody reads it by accident
@@ -172,7 +172,7 @@ def _cipher(key: str) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESSIV
     except ImportError:
-        raise ConfigError("a Secret needs the package cryptography: install rota[secrets]") from None
+        raise ConfigError(f"a Secret needs the package cryptography: {how_to_install('secrets')}") from None
     return AESSIV(hashlib.sha512(b"rota-secret\0" + key.encode()).digest())
 
 
