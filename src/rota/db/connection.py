@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import select
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -62,6 +63,13 @@ async def connect_async(dsn: str, name: str, *, pooled: bool = False) -> AsyncCo
 def connect(dsn: str, name: str, *, pooled: bool = False) -> Conn:
     """An autocommit connection for a thread."""
     return Connection.connect(dsn, **_parameters(name, pooled))
+
+
+def has_unread(descriptor: int) -> bool:
+    """Say whether something came on an idle connection's socket: the server's last words, or the end. Costs no round trip."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def is_disconnect(error: BaseException) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg_pool import PoolTimeout
 
+from rota.engine import django_connections
 from rota.engine.context import Context
 from rota.engine.desk import Desk
 from rota.errors import JobTimeout, UnknownTask, WorkerCrashed
@@ -122,6 +123,8 @@ class Executor:
             variables.run(know_secrets, run.secrets)
         call: Callable[..., Any] = spec.handler
         if spec.is_async:
+            if django_connections.is_loaded():
+                await django_connections.renew_for_async()
             if spec.wants_context:
                 return await _step_in(variables, variables.run(call, Context(run, self._desk), **arguments))
             return await _step_in(variables, variables.run(call, **arguments))

@@ -25,6 +25,7 @@ from typing import Any
 from uuid import UUID
 
 from rota.config import LogSettings
+from rota.engine import django_connections
 from rota.engine.context import Context
 from rota.engine.desk import Desk
 from rota.engine.frames import Message, pack, unpack
@@ -183,9 +184,12 @@ class Performer:
             if spec.is_async:
                 value, error = self._runner.run(self._attend(run, call), context=variables)
             else:
+                django_connections.renew()
                 value, error = variables.run(call), None
         except BaseException as raised:
             value, error = None, raised
+        if not spec.is_async:
+            django_connections.renew()
         self._book.close(run)
         if run.state is not None:  # the handler's own transaction has ended the run
             return {"state": run.state, "result": run.result}
@@ -203,6 +207,8 @@ class Performer:
         try:
             if run.interrupted is not None:
                 raise asyncio.CancelledError
+            if django_connections.is_loaded():
+                await django_connections.renew_for_async()
             return await call(), None
         except BaseException as error:  # raised any further, SystemExit would end the loop
             return None, error

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextvars import Context as ContextVars
 from typing import Any
 
+from rota.engine import django_connections
+
 _Call = tuple["asyncio.Future[Any]", ContextVars, Callable[[], Any]]
 
 
@@ -39,15 +41,18 @@ class Threads:
     def _work(self) -> None:
         while (item := self._calls.get()) is not None:
             future, variables, call = item
+            django_connections.renew()
             try:
                 outcome, failed = variables.run(call), False
             except BaseException as error:
                 outcome, failed = error, True
+            django_connections.renew()
             try:
                 future.get_loop().call_soon_threadsafe(self._settle, future, outcome, failed)
             except RuntimeError:  # the loop is closed: nobody waits any more
                 return
             del item, future, variables, call, outcome
+        django_connections.close_all()
 
     def _settle(self, future: asyncio.Future[Any], outcome: Any, failed: bool) -> None:
         self._idle += 1
