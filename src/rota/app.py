@@ -226,7 +226,7 @@ class Rota:
         from rota.control.access import Access
         from rota.control.plane import ControlPlane
 
-        return ControlPlane(self, self._intake, self.access or Access())
+        return ControlPlane(self, self._intake, self.access or Access.of(self.settings))
 
     def queue(self, name: str, *, weight: int = 1, max_concurrency: int | None = None, rate: str | None = None) -> None:
         """Declares a queue; from one with a weight of 3 workers take three times as much as from one with 1.

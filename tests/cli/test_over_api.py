@@ -296,6 +296,31 @@ def test_every_command_gives_the_same_in_both_ways(world: Callable[[], tuple[Rot
     assert not differences, "\n".join(differences)
 
 
+@pytest.mark.req("T08")
+def test_an_operator_runs_no_task_over_the_api(world: Callable[[], tuple[Rota, dict[str, Any]]]) -> None:
+    cli, names = world()
+    assert cli("users", "create", "ole@example.org", "--role", "operator").code == 0
+    assert cli("schedules", "create", "nightly", "work", "--cron", "0 3 * * *").code == 0
+    token = cli("tokens", "create", "ole@example.org", "laptop").out.strip()
+    with served(rota.Rota(settings=settings_for(cli.dsn))) as url:
+        operator = Way(over_api(cli, url, token), names)
+        for step in (
+            "tasks trigger work",
+            "jobs enqueue work",
+            "jobs enqueue rota.tick",
+            "jobs retry {failed} --set n=8",
+            "schedules create weekly work --every 1h",
+            "schedules update nightly --every 1h",
+            "schedules run nightly",
+            "schedules run fetch/feed:1",
+        ):
+            code, out, err = operator.take(step)
+            assert (code, out) == (5, ""), (step, err)
+            assert "may not do tasks.trigger" in err, step
+        for step in ("jobs retry {failed}", "schedules disable nightly", "schedules enable nightly"):
+            assert operator.take(step)[0] == 0, step
+
+
 @pytest.mark.req("K02")
 def test_no_command_is_left_out() -> None:
     known = set()

@@ -76,11 +76,12 @@ class TestService:
         assert fail(conn) == ids[0]
         assert (await control.retry(ids[0])).state == "queued"
         assert (await control.cancel(ids[0], reason="a mistake")).state == "canceled"
-        assert (await control.edit_and_retry(ids[0], changes={"user_id": "9"})).state == "queued"
+        editing = app.control.acting_as(ANN)
+        assert (await editing.edit_and_retry(ids[0], changes={"user_id": "9"})).state == "queued"
         detail = await app.control.get_job(ids[0])
-        assert (detail.job.payload, detail.edits[0].edited_by) == ({"user_id": 9}, {"kind": "manual", "user": "ole"})
+        assert (detail.job.payload, detail.edits[0].edited_by) == ({"user_id": 9}, {"kind": "manual", "user": "ann"})
         with pytest.raises(PayloadError, match="lang"):
-            await control.edit_and_retry(ids[0], changes={"lang": 7})
+            await editing.edit_and_retry(ids[0], changes={"lang": 7})
         assert (await control.cancel_many(JobFilter(task="send"))).changed == 4
         assert (await control.retry_many(JobFilter(task="send", states=["canceled"]), limit=3)).changed == 3
         assert len((await control.list_jobs(JobFilter(states=["queued"]))).jobs) == 3
@@ -112,18 +113,19 @@ class TestService:
         await control.limit_queue("mail", max_concurrency=3)
         await control.unlimit_queue("mail")
         assert await control.list_workers() == []
-        made = await control.create_schedule("nightly", "send", every("1d"), payload={"user_id": 1})
+        running = app.control.acting_as(ANN)
+        made = await running.create_schedule("nightly", "send", every("1d"), payload={"user_id": 1})
         assert made.enabled
         with pytest.raises(UnknownTask):
-            await control.create_schedule("other", "sent", every("1d"))
-        assert (await control.update_schedule("sweep", every="2h")).timing.every.total_seconds() == 7200  # type: ignore[union-attr]
+            await running.create_schedule("other", "sent", every("1d"))
+        assert (await running.update_schedule("sweep", every="2h")).timing.every.total_seconds() == 7200  # type: ignore[union-attr]
         assert (await control.get_schedule("sweep")).record.task == "sweep"
         assert (await control.disable_schedule("sweep")).enabled is False
         assert (await control.enable_schedule("sweep")).enabled is True
         assert {"nightly", "sweep"} <= {line.record.label for line in (await control.list_schedules()).schedules}
-        id = await control.run_schedule("nightly")
+        id = await running.run_schedule("nightly")
         row = conn.execute("SELECT triggered_by ->> 'user' FROM rota.job WHERE id = %s", [id]).fetchone()
-        assert row == ("ole",)
+        assert row == ("ann",)
 
 
 @pytest.mark.req("C10")

@@ -217,13 +217,12 @@ class TestLineage:
 
 
 class TestForms:
-    async def test_operators_get_what_they_edit_by(self, shop: Shop) -> None:
-        await people.make(shop.server, "ole@example.org", "operator")
-        operator = await people.jwt(shop.server, "ole@example.org")
-        status, form = await people.call(shop.server, operator, "GET", "/api/admin/forms/count")
+    async def test_callers_who_may_run_a_task_get_its_form(self, shop: Shop) -> None:
+        runner = await people.api_token(shop.server, "ada@example.org", "tasks.trigger")
+        status, form = await people.call(shop.server, runner, "GET", "/api/admin/forms/count")
         assert (status, form["task"], form["default_payload"]) == (200, "count", {"n": 1})
         assert form["payload_schema"]["properties"]["n"]["type"] == "integer"
-        assert (await people.call(shop.server, operator, "GET", "/api/admin/tasks/count"))[0] == 403
+        assert (await people.call(shop.server, runner, "GET", "/api/admin/tasks/count"))[0] == 403
         assert await shop.refused("GET", "/forms/cuont") == (404, "not_found")
 
     async def test_the_plan_without_a_look_at_payloads(self, shop: Shop, conn: Conn) -> None:

@@ -865,6 +865,8 @@ export interface paths {
          * Update a schedule
          * @description Changes what is named, and nothing else; null takes a setting away. PUT and PATCH do the same.
          *
+         *     Changing the task, payload or timing needs `tasks.trigger` too.
+         *
          *     Another timing, or enabling it, plans the next time anew from now. With `If-Match` the change is refused (412) if somebody else
          *     has changed the schedule since.
          */
@@ -881,6 +883,8 @@ export interface paths {
         /**
          * Update a schedule
          * @description Changes what is named, and nothing else; null takes a setting away. PUT and PATCH do the same.
+         *
+         *     Changing the task, payload or timing needs `tasks.trigger` too.
          *
          *     Another timing, or enabling it, plans the next time anew from now. With `If-Match` the change is refused (412) if somebody else
          *     has changed the schedule since.
@@ -1102,7 +1106,7 @@ export interface paths {
         };
         /**
          * Show what a payload looks like
-         * @description The JSON Schema of a task's payload and its default, for a form: for those who edit jobs and may not see all of the task.
+         * @description The JSON Schema of a task's payload and its default, for a form: for callers who may run the task.
          */
         get: operations["tasks_form"];
         put?: never;

@@ -104,7 +104,7 @@ function matches(route: string, method: string, path: string): Record<string, st
 /** What each role may, as the server has it by default. */
 export const ROLES: Record<string, string[]> = (() => {
   const read_only = ["jobs.read", "queues.read", "schedules.read", "workers.read", "alerts.read", "metrics.read"];
-  const operator = [...read_only, "jobs.change", "jobs.edit", "queues.change", "schedules.change", "alerts.change"];
+  const operator = [...read_only, "jobs.change", "queues.change", "schedules.change", "alerts.change"];
   const admin = [...operator, ...["tasks.read", "tasks.change", "tasks.trigger", "runs.read", "logs.read", "jobs.schedule", "webhooks.read", "webhooks.change", "users.read", "users.change", "tokens.change", "audit.read"]];
   return { admin, operator, read_only, user: [] };
 })();

@@ -67,6 +67,9 @@ class AuthSettings(Section):
         default="auto",
         description="Whether unknown addresses get an account by signing in; `auto` is open where app.env is `local`.",
     )
+    operators_see_runs: bool = Field(
+        default=False, description="Whether operators may read runs, errors, statistics and logs; otherwise only admins."
+    )
     link_minutes: Whole = Field(default=15, ge=1, le=60, description="Minutes that a sign-in link is good for.")
     jwt_hours: Whole = Field(default=24, ge=1, le=720, description="Hours that a token from `/auth/verify` is good for.")
     session_hours: Whole = Field(default=168, ge=1, le=8760, description="Hours that a browser stays signed in.")

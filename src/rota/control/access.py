@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from uuid import UUID
 
 from rota.errors import Forbidden, UsageError
 from rota.model.filters import check_text
+
+if TYPE_CHECKING:
+    from rota.config import Settings
 
 Role = Literal["admin", "operator", "read_only", "user", "system"]  # a user has HTTP jobs of their own, and nothing else here
 
@@ -22,22 +25,25 @@ _OPERATORS = frozenset({"admin", "operator"})
 _READERS = frozenset({"admin", "operator", "read_only"})
 _NOBODY: frozenset[str] = frozenset()  # but the system
 
+# The one rule for every way to run a task: whoever decides what runs, with which payload or when, needs this operation. Jobs and
+# schedules that exist may be retried, rescheduled, enabled and stopped as they are with `jobs.change` and `schedules.change`.
+RUN = "tasks.trigger"
+
 DEFAULT: Mapping[str, frozenset[str]] = {
     "tasks.read": _ADMINS,
     "tasks.change": _ADMINS,  # sync, enable, disable, schedule, limits, retry, retention
-    "tasks.trigger": _ADMINS,
+    RUN: _ADMINS,  # trigger, enqueue, edit and retry, create a schedule or change what it runs and when, run one now
     "runs.read": _ADMINS,  # and what is made of them: error groups, statistics
     "runs.write": _NOBODY,
     "logs.read": _ADMINS,
     "logs.write": _NOBODY,
     "jobs.read": _READERS,
-    "jobs.change": _OPERATORS,  # retry, cancel
-    "jobs.edit": _OPERATORS,  # retry with another payload
+    "jobs.change": _OPERATORS,  # retry as they are, cancel, reschedule
     "jobs.schedule": _ADMINS,  # synchronisations of calendars
     "queues.read": _READERS,
     "queues.change": _OPERATORS,
     "schedules.read": _READERS,
-    "schedules.change": _OPERATORS,
+    "schedules.change": _OPERATORS,  # enable, disable, delete, queue, priority
     "workers.read": _READERS,
     "alerts.read": _READERS,
     "alerts.change": _OPERATORS,
@@ -95,6 +101,20 @@ class Access:
             if isinstance(roles, str) or not set(roles) <= set(get_args(Role)):
                 raise UsageError(f"{operation}={roles!r} are not roles: a list of some of {', '.join(get_args(Role))}")
             self._roles[operation] = frozenset(roles)
+
+    @classmethod
+    def operators_see_runs(cls, grants: Mapping[str, Collection[Role]] | None = None) -> Access:
+        """Let operators read runs, errors, statistics and logs too, plus other `grants`.
+
+        The default is for admins only, because arguments, results and log lines can contain personal data. Operators who are on
+        call need them to find out why a job failed.
+        """
+        return cls({operation: sorted(_OPERATORS) for operation in ("runs.read", "logs.read")} | dict(grants or {}))  # type: ignore[arg-type]
+
+    @classmethod
+    def of(cls, settings: Settings) -> Access:
+        """Return the policy for an application that has none of its own: the default, or `auth.operators_see_runs`."""
+        return cls.operators_see_runs() if settings.auth.operators_see_runs else cls()
 
     def allows(self, actor: Actor, operation: str) -> bool:
         """Whether the actor's role has the operation."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from rota.control.access import RUN
 from rota.control.plane_base import Plane
 from rota.lazy import Lazy
 from rota.model.filters import JobFilter
@@ -80,8 +81,8 @@ class JobPlane(Plane):
             return await lineage.relatives(conn, id, side, after=after, limit=limit)
 
     async def payload_form(self, task: str) -> PayloadForm:
-        """What the payload of a task looks like, for those who may edit one."""
-        async with self._for("jobs.edit") as conn:
+        """Return what the payload of a task looks like, for callers who may run it."""
+        async with self._for(RUN) as conn:
             return await tasks.payload_form(conn, task)
 
     async def get_job(self, id: UUID) -> JobDetail:
@@ -121,7 +122,7 @@ class JobPlane(Plane):
     ) -> JobSummary:
         """Retries a job with another payload, or with some of it changed, validated; who did it and what it was are kept."""
         by = self.actor.as_trigger()
-        async with self._changing("jobs.edit") as conn:
+        async with self._changing(RUN) as conn:
             job = await edit.edit_job(conn, id, payload, changes=changes, editor=by, validate=edit.by_code(self._app.tasks))
             # Which members, not what is in them: that is kept with the job, and for those only who may see it.
             await self._record(conn, "jobs.edit", id, members=sorted(changes if payload is None else payload) if changes else None)

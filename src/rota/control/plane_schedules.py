@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from rota.control.access import RUN
 from rota.control.plane_base import Plane
 from rota.control.versions import check_version
 from rota.errors import Conflict
@@ -54,7 +55,7 @@ class SchedulePlane(Plane):
 
     async def create_schedule(self, name: str, task: str, timing: Timing, **options: Any) -> ScheduleRecord:
         """Makes a schedule; Conflict if there is one of that name."""
-        async with self._changing("schedules.change") as conn:
+        async with self._changing(RUN) as conn:
             await self._check_task(conn, task, await self._whole(conn, task, options.get("payload")))
             record = await self._carry_out(conn, schedules.create(name, task, timing, **options))
             await self._record(conn, "schedules.create", name, task=task, when=timing.describe())
@@ -64,7 +65,9 @@ class SchedulePlane(Plane):
         self, name: str, *, clear: Collection[str] = (), expect: str | None = None, **changes: Any
     ) -> ScheduleRecord:
         """Changes some of a schedule: cron, every, tz, payload, enabled and what else a schedule has; `clear` names what is taken
-        away. A task's own schedule has its name."""
+        away. A task's own schedule has its name. Another task, payload or timing needs the right to run the task."""
+        if _decides_what_runs({name for name, value in changes.items() if value is not None} | set(clear)):
+            self.require(RUN)
         async with self._changing("schedules.change") as conn:
             label = await _label(conn, name)
             before = await self._expect_schedule(conn, label, expect)
@@ -96,7 +99,7 @@ class SchedulePlane(Plane):
 
     async def run_schedule(self, name: str) -> UUID | None:
         """Enqueues a job of a schedule now, beside its times; of a recurring row, which then is due, there is no job yet: None."""
-        async with self._changing("schedules.change") as conn:
+        async with self._changing(RUN) as conn:
             label = await _label(conn, name)
             job = None
             if "/" in label:
@@ -129,6 +132,13 @@ class SchedulePlane(Plane):
         """What jobs of a schedule have: the task's default payload, with the schedule's own over it."""
         known = None if task in self._app.tasks else await tasks_read.get(conn, task)  # code knows its own default
         return {**(known.record.default_payload if known else {}), **(payload or {})}
+
+
+def _decides_what_runs(changes: Collection[str]) -> bool:
+    """Whether changing these settings of a schedule decides what runs, with which payload or when."""
+    from rota.model.schedule import Timing
+
+    return not {"task", "payload", *Timing.__slots__}.isdisjoint(changes)
 
 
 async def _label(conn: AsyncConn, name: str) -> str:

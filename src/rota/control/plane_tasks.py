@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from rota.control.access import RUN
 from rota.control.plane_base import Plane
 from rota.control.versions import check_version
 from rota.errors import UsageError
@@ -60,14 +61,14 @@ class TaskPlane(Plane):
 
     async def trigger(self, task: str, payload: Mapping[str, Any] | None = None, **options: Any) -> UUID:
         """Enqueues a job of a task by hand: its default payload with this over it, validated; the job says who it was."""
-        async with self._changing("tasks.trigger") as conn:
+        async with self._changing(RUN) as conn:
             id = await tasks.trigger(conn, task, payload, user=self.actor.name, tasks=self._app.tasks, **options)
             await self._record(conn, "tasks.trigger", task, job=str(id))
             return id
 
     async def enqueue(self, task: str, payload: Mapping[str, Any], **options: Any) -> tuple[UUID, bool]:
         """Stores a job with exactly this payload; its id, and whether it is new: another may have its key."""
-        async with self._changing("tasks.trigger") as conn:
+        async with self._changing(RUN) as conn:
             if (spec := self._app.tasks.get(task)) is not None:
                 payload = json.loads(spec.payload.encode_json(payload))  # as its code stores it: secrets are encrypted
             else:
@@ -94,7 +95,12 @@ class TaskPlane(Plane):
             return view
 
     async def update(self, task: str, *, expect: str | None = None, **settings: Any) -> TaskView:
-        """Overrules what code says of a task's limits, retries, timeout, retention and default payload; deploys leave it so."""
+        """Overrules what code says of a task's limits, retries, timeout, retention and default payload; deploys leave it so.
+
+        A default payload decides what runs, and needs the right to run the task too.
+        """
+        if "default_payload" in settings:
+            self.require(RUN)
         async with self._changing("tasks.change") as conn:
             await self._expect_task(conn, task, expect)
             view = await tasks.set_task(conn, task, settings)

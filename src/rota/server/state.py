@@ -47,7 +47,7 @@ class State:
         self.draining = False  # told to stop: /readyz says so, and streams end
         self.connections = Pools(settings.database, name="server", haste=_haste(settings))
         intake = Intake(self.connections, app.queues, app.queue_limits)
-        self.control = ControlPlane(app, intake, app.access or Access(), SYSTEM)
+        self.control = ControlPlane(app, intake, app.access or Access.of(settings), SYSTEM)
         self.hub = Hub(settings.database, app.events, most_clients=settings.server.stream_clients)
         self.requests = Requests()
         self.gauges = Gauges(self)

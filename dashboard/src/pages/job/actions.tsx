@@ -28,7 +28,7 @@ export function JobActions({ job, small, keys }: { job: Schema<"JobRecord">; sma
     keys
       ? [
           { keys: "r", does: "Retry the job", run: press("jobs.change", why.retry, run), group: "This page" },
-          { keys: "e", does: "Edit & retry the job", run: press("jobs.edit", why.retry, () => setOpen("edit")), group: "This page" },
+          { keys: "e", does: "Edit & retry the job", run: press("tasks.trigger", why.retry, () => setOpen("edit")), group: "This page" },
           { keys: "c", does: "Cancel the job", run: press("jobs.change", why.cancel, () => setOpen("cancel")), group: "This page" },
         ]
       : [],
@@ -39,7 +39,7 @@ export function JobActions({ job, small, keys }: { job: Schema<"JobRecord">; sma
         {job.state === "queued" ? "Run now" : "Retry"}
       </Button>
       {!small && (
-        <Button icon="edit" op="jobs.edit" disabledWhy={why.retry} onClick={() => setOpen("edit")}>
+        <Button icon="edit" op="tasks.trigger" disabledWhy={why.retry} onClick={() => setOpen("edit")}>
           Edit & retry
         </Button>
       )}

@@ -82,7 +82,7 @@ function Form({ base, newest, task, onRebase, onClose }: { base: Version | null;
             <Switch label="Enabled" checked={draft.enabled} onChange={(enabled) => set({ enabled })} />
           </div>
           <Button onClick={onClose}>Cancel</Button>
-          <Button type="submit" look="primary" op="schedules.change" busy={sent.isPending} disabledWhy={stale ? "It was changed meanwhile: decide above" : why}>
+          <Button type="submit" look="primary" op={base ? "schedules.change" : "tasks.trigger"} busy={sent.isPending} disabledWhy={stale ? "It was changed meanwhile: decide above" : why}>
             {base ? "Save" : "Create"}
           </Button>
         </>

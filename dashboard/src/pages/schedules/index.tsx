@@ -45,13 +45,13 @@ export default function Schedules() {
   const busy = (record: ScheduleRecord) => [enable, disable].some((act) => act.isPending && act.variables?.path?.name === record.id);
   const edit = (record: ScheduleRecord) => setView({ edit: labelOf(record), show: "" });
   const isNew = view.new !== "";
-  useKeys([{ keys: "n", does: "New schedule", run: () => setView({ new: "1" }), when: () => can("schedules.change") && !isNew }]);
+  useKeys([{ keys: "n", does: "New schedule", run: () => setView({ new: "1" }), when: () => can("tasks.trigger") && !isNew }]);
 
   const toggle = (record: ScheduleRecord) => (
     <Switch label={`${labelOf(record)} is enabled`} hideLabel checked={record.enabled} op="schedules.change" busy={busy(record)} onChange={(on) => (on ? enable : disable).mutate({ path: { name: record.id } })} />
   );
   const items = (record: ScheduleRecord): (MenuItem | "-")[] => [
-    { label: "Run now…", icon: "play", op: "schedules.change", onSelect: () => setRunning(record) },
+    { label: "Run now…", icon: "play", op: "tasks.trigger", onSelect: () => setRunning(record) },
     { label: "Edit…", icon: "edit", op: "schedules.change", disabledWhy: record.key !== null && BY_CODE, onSelect: () => edit(record) },
     { label: "Its jobs", icon: "jobs", onSelect: () => navigate(`/jobs?q=${encodeURIComponent(`task:${record.task}`)}`) },
     "-",
@@ -93,7 +93,7 @@ export default function Schedules() {
     <Page
       title="Schedules"
       actions={
-        <Button look="primary" icon="plus" op="schedules.change" onClick={() => setView({ new: "1" })}>
+        <Button look="primary" icon="plus" op="tasks.trigger" onClick={() => setView({ new: "1" })}>
           New schedule
         </Button>
       }
@@ -113,7 +113,7 @@ export default function Schedules() {
         rowKey={({ record }) => record.id}
         onOpen={({ record }) => setView({ show: labelOf(record) })}
         rowKeys={[
-          { keys: "r", does: "Run it now", run: ({ record }) => can("schedules.change") && setRunning(record) },
+          { keys: "r", does: "Run it now", run: ({ record }) => can("tasks.trigger") && setRunning(record) },
           { keys: "e", does: "Edit it", run: ({ record }) => can("schedules.change") && record.key === null && edit(record) },
         ]}
         empty={filtered ? <Nothing onAll={() => setView({ task: "", enabled: "", kind: "" })} /> : <Teach onNew={() => setView({ new: "1" })} />}
@@ -133,7 +133,7 @@ export default function Schedules() {
               <Button icon="edit" op="schedules.change" disabledWhy={record.key !== null && BY_CODE} onClick={() => edit(record)}>
                 Edit…
               </Button>
-              <Button look="primary" icon="play" op="schedules.change" onClick={() => setRunning(record)}>
+              <Button look="primary" icon="play" op="tasks.trigger" onClick={() => setRunning(record)}>
                 Run now…
               </Button>
             </>
@@ -197,7 +197,7 @@ function Teach({ onNew }: { onNew: () => void }) {
       snippet={SNIPPET}
       waiting="waiting for the first schedule…"
       action={
-        <Button icon="plus" op="schedules.change" onClick={onNew}>
+        <Button icon="plus" op="tasks.trigger" onClick={onNew}>
           Or make one here
         </Button>
       }

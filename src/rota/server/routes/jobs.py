@@ -8,6 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Body, Depends, Query, Response
 from pydantic import BaseModel, Field
 
+from rota.control.access import RUN
 from rota.control.explain import Explanation
 from rota.control.facets import JobFacets
 from rota.control.job_stats import JobStats
@@ -109,9 +110,7 @@ async def list_values(
 @router.post("", operation_id="jobs_enqueue", summary="Enqueue a job", status_code=201, responses={
     200: {"description": "There is a job with this key already: this one.", "model": EnqueuedJob}, **problems(409),
 })  # fmt: skip
-async def enqueue(
-    control: Annotated[ControlPlane, Depends(allow("tasks.trigger"))], body: EnqueueBody, response: Response
-) -> EnqueuedJob:
+async def enqueue(control: Annotated[ControlPlane, Depends(allow(RUN))], body: EnqueueBody, response: Response) -> EnqueuedJob:
     """Stores a job of a task that some worker has made known. The payload must fit the task's schema."""
     id, created = await control.enqueue(body.task, body.payload, **body.options())
     if not created:
@@ -203,7 +202,7 @@ async def cancel(control: Changes, id: UUID, body: Annotated[ReasonBody | None, 
 
 
 @router.post("/{id}/edit", operation_id="jobs_edit", summary="Edit and retry a job", responses=problems(404, 409))
-async def edit(control: Annotated[ControlPlane, Depends(allow("jobs.edit"))], id: UUID, body: EditBody) -> JobSummary:
+async def edit(control: Annotated[ControlPlane, Depends(allow(RUN))], id: UUID, body: EditBody) -> JobSummary:
     """Retries a job with another payload, which must fit its task. What it was, and who changed it, are kept."""
     return await control.edit_and_retry(id, body.payload, changes=body.changes)
 

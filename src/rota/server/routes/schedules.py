@@ -9,6 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, Field
 
+from rota.control.access import RUN
 from rota.control.plane import ControlPlane
 from rota.control.schedule_views import Preview, ScheduleDetail
 from rota.errors import UsageError
@@ -25,6 +26,7 @@ router = APIRouter(prefix="/api/admin/schedules", tags=["schedules"], route_clas
 
 Reads = Annotated[ControlPlane, Depends(allow("schedules.read"))]
 Changes = Annotated[ControlPlane, Depends(allow("schedules.change"))]
+Runs = Annotated[ControlPlane, Depends(allow(RUN))]
 Which = Annotated[Name, Path(description="Its name or id; of a recurring row also task/key.", examples=["nightly"])]
 Expected = Annotated[str | None, Depends(expected_version)]
 
@@ -74,7 +76,7 @@ async def list_schedules(control: Reads, query: Annotated[ScheduleQuery, Query()
 
 
 @router.post("", operation_id="schedules_create", summary="Create a schedule", status_code=201, responses=problems(409))
-async def create(control: Changes, body: ScheduleBody, response: Response) -> ScheduleRecord:
+async def create(control: Runs, body: ScheduleBody, response: Response) -> ScheduleRecord:
     """Makes a schedule for a task that is known, with a cron expression or an interval."""
     try:
         timing = body.timing()
@@ -116,6 +118,8 @@ async def get_schedule(control: Reads, name: Which, response: Response) -> Sched
 async def update(control: Changes, name: Which, body: ScheduleChange, expect: Expected, response: Response) -> ScheduleRecord:
     """Changes what is named, and nothing else; null takes a setting away. PUT and PATCH do the same.
 
+    Changing the task, payload or timing needs `tasks.trigger` too.
+
     Another timing, or enabling it, plans the next time anew from now. With `If-Match` the change is refused (412) if somebody else
     has changed the schedule since.
     """
@@ -154,7 +158,7 @@ async def disable(control: Changes, name: Which, expect: Expected, response: Res
 
 
 @router.post("/{name:path}/run", operation_id="schedules_run", summary="Run a schedule now", responses=problems(404, 409))
-async def run(control: Changes, name: Which) -> FiredJob:
+async def run(control: Runs, name: Which) -> FiredJob:
     """Enqueues a job of a schedule now, beside its times."""
     return FiredJob(job_id=await control.run_schedule(name))
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi import Body as FromBody
 from pydantic import BaseModel, Field
 
+from rota.control.access import RUN
 from rota.control.plane import ControlPlane
 from rota.control.stats import TaskStats
 from rota.control.sync import Plan
@@ -68,8 +69,8 @@ async def sync(control: Changes, body: Annotated[SyncBody | None, FromBody()] = 
 
 
 @router.get("/forms/{name}", operation_id="tasks_form", summary="Show what a payload looks like", responses=problems(404))
-async def payload_form(control: Annotated[ControlPlane, Depends(allow("jobs.edit"))], name: Which) -> PayloadForm:
-    """The JSON Schema of a task's payload and its default, for a form: for those who edit jobs and may not see all of the task."""
+async def payload_form(control: Annotated[ControlPlane, Depends(allow(RUN))], name: Which) -> PayloadForm:
+    """The JSON Schema of a task's payload and its default, for a form: for callers who may run the task."""
     return await control.payload_form(name)
 
 
@@ -126,7 +127,7 @@ async def reset(
     "/tasks/{name}/trigger", operation_id="tasks_trigger", summary="Run a task", status_code=201, responses=problems(404, 409)
 )
 async def trigger(
-    control: Annotated[ControlPlane, Depends(allow("tasks.trigger"))],
+    control: Annotated[ControlPlane, Depends(allow(RUN))],
     name: Which,
     body: Annotated[TriggerBody | None, FromBody()] = None,
 ) -> TriggeredJob:
