@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -130,8 +131,8 @@ class SchedulePlane(Plane):
 
     async def _whole(self, conn: AsyncConn, task: str, payload: Any) -> dict[str, Any]:
         """What jobs of a schedule have: the task's default payload, with the schedule's own over it."""
-        known = None if task in self._app.tasks else await tasks_read.get(conn, task)  # code knows its own default
-        return {**(known.record.default_payload if known else {}), **(payload or {})}
+        known = "{}" if task in self._app.tasks else await tasks_read.stored_default(conn, task)  # code knows its own default
+        return {**json.loads(known), **(payload or {})}
 
 
 def _decides_what_runs(changes: Collection[str]) -> bool:

@@ -104,7 +104,7 @@ class TaskPlane(Plane):
         async with self._changing("tasks.change") as conn:
             await self._expect_task(conn, task, expect)
             view = await tasks.set_task(conn, task, settings)
-            await self._record(conn, "tasks.update", task, settings=settings)
+            await self._record(conn, "tasks.update", task, settings=_audited(settings))
             return view
 
     async def reset(self, task: str, *settings: str, expect: str | None = None) -> TaskView:
@@ -122,3 +122,9 @@ class TaskPlane(Plane):
         check_text("task", task)
         if expect is not None and (record := await self._carry_out(conn, task_sync.get_for_change(task))) is not None:
             check_version(record, expect, f"task {task!r}")
+
+
+def _audited(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as the audit has them: of a payload the names of its members, since their values may be secret."""
+    payload = settings.get("default_payload")
+    return {**settings, "default_payload": sorted(payload)} if isinstance(payload, dict) else dict(settings)

@@ -66,7 +66,7 @@ def update(
     values = {
         "name": name,
         "task": changes.pop("task", record.task),
-        "payload": dict(changes.pop("payload", record.payload)),
+        "payload": None if (given := changes.pop("payload", None)) is None else dict(given),
         "enabled": changes.pop("enabled", record.enabled),
         "definition": record.definition,
         **store.columns(timing),
@@ -74,8 +74,8 @@ def update(
     }
     if changes:
         raise UsageError(f"unknown settings of a schedule: {', '.join(sorted(changes))}")
-    if tasks is not None and (values["task"], values["payload"]) != (record.task, record.payload):
-        check_task(values["task"], tasks, values["payload"])
+    if tasks is not None and (values["task"] != record.task or given is not None):
+        check_task(values["task"], tasks, record.payload if given is None else given)
     values["next_run_at"] = timing.replanned(record.timing, record.next_run_at, now)
     if values["enabled"] and not record.enabled and record.strategy != "init":
         yield from store.set_enabled(name, True)  # what it missed meanwhile goes to its ledger

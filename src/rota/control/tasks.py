@@ -114,7 +114,7 @@ async def set_task(conn: AsyncConn, name: str, settings: Mapping[str, Any]) -> T
         await check_task(conn, name, dict(settings["default_payload"]))
 
     def steps() -> Steps[bool]:
-        record = yield from task_sync.get_for_change(name)
+        record = yield from task_sync.get_stored(name)
         if record is not None:
             changes = read_overrides(record.strategy, settings)
             _check_key_limits(record, changes)
@@ -130,7 +130,7 @@ async def unset_task(conn: AsyncConn, name: str, settings: Collection[str] = ())
     unwanted = {override_name(each) for each in settings}
 
     def steps() -> Steps[bool]:
-        record = yield from task_sync.get_for_change(name)
+        record = yield from task_sync.get_stored(name)
         if record is not None and record.overrides:
             kept = {each: value for each, value in record.overrides.items() if unwanted and each not in unwanted}
             yield from task_sync.override(record, kept)
@@ -157,7 +157,7 @@ async def trigger(
     record = (await get_task(conn, name)).record
     if record.deleted_from_code:
         raise Conflict(f"task {name!r} cannot be triggered: no code has it any more; deploy the code that has it")
-    merged = {**record.default_payload, **(payload or {})}
+    merged = {**json.loads(await tasks_read.stored_default(conn, name)), **(payload or {})}
     if tasks is not None and name in tasks:
         merged = json.loads(tasks[name].payload.encode_json(merged))
     triggered_by = {"kind": "manual", **({"user": user} if user else {})}

@@ -77,11 +77,11 @@ def payload_matches(filter: JobFilter) -> list[sql.Composable]:
     conditions: list[sql.Composable] = [sql.SQL("true")]
     for n, each in enumerate(filter.payload):
         path, value = sql.Placeholder(f"path_{n}"), sql.Placeholder(f"value_{n}")
-        found = sql.SQL("payload #>> {}::text[]").format(path)
+        found = sql.SQL("rota.shown(payload) #>> {}::text[]").format(path)
         if each.is_pattern:
             conditions.append(sql.SQL("{} LIKE {}").format(found, value))
         elif each.value == "null" and not each.exact:
-            conditions.append(sql.SQL("coalesce({}, json_typeof(payload #> {}::text[])) = 'null'").format(found, path))
+            conditions.append(sql.SQL("coalesce({}, json_typeof(rota.shown(payload) #> {}::text[])) = 'null'").format(found, path))
         else:
             conditions.append(sql.SQL("{} = ANY ({}::text[])").format(found, value))
     return conditions

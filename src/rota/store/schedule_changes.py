@@ -61,7 +61,7 @@ def create(values: dict[str, Any]) -> Steps[ScheduleRecord | None]:
 
 
 def update(values: dict[str, Any]) -> Steps[ScheduleRecord | None]:
-    """Overwrites the schedule of that name; None if there is none."""
+    """Overwrites the schedule of that name, but for a payload that is None; None if there is none."""
     rows = yield Query(SQL["schedule_update"], (_encode(values),))
     return ScheduleRecord.from_json(rows[0][0]) if rows else None
 

@@ -57,9 +57,9 @@ def _reset(name: str, timing: Timing, now: datetime) -> Steps[None]:
 
 
 def _merged(record: ScheduleRecord, timing: Timing, now: datetime) -> dict[str, Any]:
-    kept = ("name", "task", "payload", "enabled", "queue", "priority", "max_attempts")
+    kept = ("name", "task", "enabled", "queue", "priority", "max_attempts")
     values: dict[str, Any] = {name: getattr(record, name) for name in kept}
-    values["definition"] = _definition(timing)
+    values |= {"payload": None, "definition": _definition(timing)}  # None: as it is stored
     if record.definition == _definition(record.timing):  # nobody but code has had a hand in it
         return {**values, **store.columns(timing), "next_run_at": timing.replanned(record.timing, record.next_run_at, now)}
     return {**values, **store.columns(record.timing), "next_run_at": record.next_run_at}

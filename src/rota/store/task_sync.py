@@ -43,7 +43,7 @@ def sync(specs: Iterable[TaskSpec], *, app: str = DEFAULT_APP, force: Collection
                 continue
         elif name not in force and is_current(record, digest, app):
             continue
-        record = yield from get_for_change(name)
+        record = yield from get_stored(name)
         if record is not None and (name in force or not is_current(record, digest, app)):
             yield Query(SQL["tasks_update"], (json.dumps(_merged(record, definition, digest, app, name in force)),), rows=False)
             (done.returned if record.deleted_from_code else done.changed).append(name)
@@ -82,6 +82,12 @@ def read_known(names: Iterable[str]) -> Steps[dict[str, TaskRecord]]:
 def get_for_change(name: str) -> Steps[TaskRecord | None]:
     """The task of that name, locked."""
     rows = yield Query(SQL["tasks_get_for_change"], (name,))
+    return TaskRecord.from_json(rows[0][0]) if rows else None
+
+
+def get_stored(name: str) -> Steps[TaskRecord | None]:
+    """The task of that name, locked, with its secrets as they are stored: to be written back, and shown to no caller."""
+    rows = yield Query(SQL["tasks_get_stored"], (name,))
     return TaskRecord.from_json(rows[0][0]) if rows else None
 
 

@@ -50,6 +50,12 @@ async def get(conn: AsyncConn, name: str) -> TaskLine | None:
     return None if row is None else _line(*row)
 
 
+async def stored_default(conn: AsyncConn, name: str) -> str:
+    """The default payload of a task as JSON text, with its secrets as they are stored; `{}` if there is no such task."""
+    row = await (await conn.execute(SQL["tasks_read_default"], {"name": name})).fetchone()
+    return "{}" if row is None else str(row[0])
+
+
 async def names(conn: AsyncConn, *, limit: int = 1000) -> list[str]:
     """The names of all tasks."""
     return [name for (name,) in await (await conn.execute(SQL["tasks_read_names"], {"limit": limit})).fetchall()]

@@ -99,7 +99,7 @@ CREATE FUNCTION rota.show_schedule(s rota.schedule) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN json_build_object(
-        'id', s.id, 'name', s.name, 'task', s.task, 'key', s.key, 'payload', s.payload, 'strategy', s.strategy, 'cron', s.cron,
+        'id', s.id, 'name', s.name, 'task', s.task, 'key', s.key, 'payload', rota.shown(s.payload), 'strategy', s.strategy, 'cron', s.cron,
         'every', extract(epoch FROM s.every)::float8, 'tz', s.tz, 'enabled', s.enabled, 'next_run_at', s.next_run_at,
         'last_run_at', s.last_run_at, 'job_id', s.job_id, 'queue', s.queue, 'priority', s.priority, 'max_attempts', s.max_attempts,
         'misfire', s.misfire, 'catch_up', s.catch_up, 'overlap', s.overlap, 'jitter', extract(epoch FROM s.jitter)::float8,

@@ -1,7 +1,8 @@
 -- Tasks as operators see and switch them.
 
--- A task as those see it who cannot see the table: durations in seconds, times in ISO form.
-CREATE FUNCTION rota.show_task(t rota.task) RETURNS json
+-- A task as those see it who cannot see the table: durations in seconds, times in ISO form. Secrets are shown to those only who
+-- write the row back (`as_stored`).
+CREATE FUNCTION rota.show_task(t rota.task, as_stored boolean DEFAULT false) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN json_build_object(
@@ -9,9 +10,9 @@ BEGIN
         'timeout_s', extract(epoch FROM t.timeout)::float8, 'retry', t.retry, 'max_concurrency', t.max_concurrency,
         'rate', t.rate, 'concurrency_key', t.concurrency_key, 'key_concurrency', t.key_concurrency, 'key_rate', t.key_rate,
         'retention_days', t.retention_days, 'retention_count', t.retention_count, 'payload_schema', t.payload_schema,
-        'default_payload', t.default_payload, 'listens', t.listens, 'description', t.description, 'tags', t.tags,
+        'default_payload', CASE WHEN as_stored THEN t.default_payload ELSE rota.shown(t.default_payload) END, 'listens', t.listens, 'description', t.description, 'tags', t.tags,
         'strategy', t.strategy, 'system', t.system, 'run_once', t.run_once, 'enabled', t.enabled, 'disabled_at', t.disabled_at,
-        'disabled_by', t.disabled_by, 'disable_reason', t.disable_reason, 'overrides', t.overrides, 'definition', t.definition,
+        'disabled_by', t.disabled_by, 'disable_reason', t.disable_reason, 'overrides', CASE WHEN as_stored THEN t.overrides ELSE rota.shown(t.overrides) END, 'definition', CASE WHEN as_stored THEN t.definition ELSE rota.shown(t.definition) END,
         'definition_hash', t.definition_hash, 'apps', t.apps, 'deleted_from_code_at', t.deleted_from_code_at,
         'created_at', t.created_at, 'synced_at', t.synced_at);
 END

@@ -35,18 +35,19 @@ SELECT rota.enqueue(
 SELECT created_at = rota.now() FROM rota.job WHERE id = %(id)s
 
 -- name: jobs_change_read_payload
--- Of a job, live or finished, with the changes to its members, if any: each of the others stays as it was written.
+-- Of a job, live or finished, as it is stored, with the changes to its members, if any: each of the others stays as it was written.
 SELECT j.task, j.payload::text, (
     SELECT coalesce(json_object_agg(m.key, m.value), '{}')::text
     FROM (SELECT e.key, e.value FROM json_each(j.payload) e WHERE NOT %(changes)s::text::jsonb ? e.key
           UNION ALL SELECT e.key, e.value FROM json_each(%(changes)s::text::json) e) m)
-FROM rota.jobs j WHERE j.id = %(id)s
+FROM (SELECT task, payload FROM rota.job WHERE id = %(id)s
+      UNION ALL SELECT task, payload FROM rota.run WHERE job_id = %(id)s AND final) j
 
 -- name: jobs_change_edit
 SELECT rota.edit_job(%(id)s, %(payload)s::json, %(editor)s::json, %(expected)s::json)
 
 -- name: jobs_change_edits
-SELECT attempt, payload, edited_at, edited_by FROM rota.job_edit WHERE job_id = %(id)s ORDER BY id DESC LIMIT %(limit)s
+SELECT attempt, rota.shown(payload) AS payload, edited_at, edited_by FROM rota.job_edit WHERE job_id = %(id)s ORDER BY id DESC LIMIT %(limit)s
 
 -- name: jobs_change_lock
 -- A live job as it is, for a change that depends on it.

@@ -57,15 +57,15 @@ SELECT coalesce((SELECT attempt FROM rota.job WHERE id = %(id)s AND state = 'run
 -- The payload is kept with the last run only, and with what it was changed from.
 SELECT f.job_id, f.attempt, f.task, f.queue, f.outcome AS status, f.final, f.scheduled_for, f.started_at, f.finished_at,
        f.finished_at - f.started_at AS duration, f.worker_id, f.schedule_id, f.triggered_by, f.created_at, f.fingerprint, f.error,
-       coalesce(f.payload,
+       rota.shown(coalesce(f.payload,
                 (SELECT e.payload FROM rota.job_edit e WHERE e.job_id = f.job_id AND e.attempt >= f.attempt ORDER BY e.attempt, e.id LIMIT 1),
-                (SELECT k.payload FROM rota.jobs k WHERE k.id = f.job_id)) AS payload,
+                (SELECT k.payload FROM rota.jobs k WHERE k.id = f.job_id))) AS payload,
        f.result, f.progress, f.run_at, f.priority, f.max_attempts, f.timeout, f.key, f.owner
 FROM rota.run f WHERE f.job_id = %(id)s AND f.attempt = %(attempt)s
 UNION ALL
 SELECT j.id, j.attempt, j.task, j.queue, 'running', false, j.scheduled_for, j.claimed_at, NULL,
        rota.now() - j.claimed_at, j.worker_id, j.schedule_id, j.triggered_by, j.created_at, NULL, NULL,
-       j.payload, NULL, j.progress, j.run_at, j.priority, j.max_attempts, j.timeout, j.key, j.owner
+       rota.shown(j.payload), NULL, j.progress, j.run_at, j.priority, j.max_attempts, j.timeout, j.key, j.owner
 FROM rota.job j WHERE j.id = %(id)s AND j.attempt = %(attempt)s AND j.state = 'running'
 
 -- name: runs_read_schedule

@@ -30,7 +30,7 @@ RETURNING rota.show_schedule(s)::text
 
 -- name: schedule_update
 UPDATE rota.schedule s
-SET task = d.task, payload = d.payload, strategy = d.strategy, cron = d.cron, every = make_interval(secs => d.every), tz = d.tz,
+SET task = d.task, payload = coalesce(d.payload, s.payload), strategy = d.strategy, cron = d.cron, every = make_interval(secs => d.every), tz = d.tz,
     enabled = d.enabled, next_run_at = d.next_run_at, queue = d.queue, priority = d.priority, max_attempts = d.max_attempts,
     misfire = d.misfire, catch_up = d.catch_up, overlap = d.overlap, jitter = make_interval(secs => d.jitter),
     starts_at = d.starts_at, ends_at = d.ends_at, start_within = make_interval(secs => d.start_within),

@@ -11,6 +11,10 @@ SELECT t.name FROM rota.task t WHERE %s = ANY (t.apps) ORDER BY t.name
 -- name: tasks_get_for_change
 SELECT rota.show_task(t)::text FROM rota.task t WHERE t.name = %s FOR NO KEY UPDATE
 
+-- name: tasks_get_stored
+-- As it is stored, to be written back.
+SELECT rota.show_task(t, as_stored => true)::text FROM rota.task t WHERE t.name = %s FOR NO KEY UPDATE
+
 -- name: tasks_create
 INSERT INTO rota.task (name, queue, priority, max_attempts, timeout, retry, max_concurrency, rate, concurrency_key, key_concurrency,
                        key_rate, retention_days, retention_count,

@@ -14,6 +14,10 @@ SELECT rota.show_task(t)::text,
                SELECT FROM rota.job j WHERE j.limited AND j.state = 'held' AND j.task = t.name LIMIT %(cap)s) h) END AS held
 FROM rota.task t WHERE t.name = %(name)s
 
+-- name: tasks_read_default
+-- As it is stored: for a job, not for people.
+SELECT default_payload::text FROM rota.task WHERE name = %(name)s
+
 -- name: tasks_read_names
 SELECT name FROM rota.task ORDER BY name LIMIT %(limit)s
 
