@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from bench import documents, peers, results
+from bench import against, documents, peers, results
 from bench.cluster import running_cluster
 from bench.picture import draw_drains
 from bench.runner import Run, console
@@ -13,6 +13,7 @@ from bench.scenario import QUICK, Bench, Sizes
 from bench.scenarios import SCENARIOS
 from bench.system import OUT, System
 from bench.systems import BY_NAME, SYSTEMS
+from bench.tables import show
 
 
 def main() -> None:
@@ -38,6 +39,9 @@ def stop(*_: object) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Measure, print the tables, and write the figures and the picture to bench/out."""
     systems = choose(arguments.systems, SYSTEMS)
+    if arguments.against:
+        systems = [each for each in systems if each.module == "rota"]
+        systems += against.earlier(arguments.against, systems)
     scenarios = [each for each in SCENARIOS if not arguments.only or each.name in arguments.only]
     peers.install(system.runtime for system in systems)
     with running_cluster(arguments.postgres) as cluster:
@@ -45,6 +49,8 @@ def run(arguments: argparse.Namespace) -> None:
         console.print(f"PostgreSQL {found.postgres}, {found.machine}, {found.rounds} rounds")
         try:
             Run(Bench(cluster, QUICK if arguments.quick else Sizes()), scenarios, systems, found).measure()
+            if arguments.against:
+                show(against.ratios(found, arguments.against))
         finally:  # what was measured before an interruption is worth keeping
             written = found.write()
             picture = OUT / "drains.svg"
@@ -66,6 +72,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--systems", type=names_of_systems, default=[], help=f"of {', '.join(BY_NAME)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--postgres", metavar="MAJOR|BIN", help="a major version, or a directory with its programs")
+    parser.add_argument("--against", metavar="REVISION", help="an earlier revision of Rota, measured in turn with this one")
     parser.add_argument("--results", type=Path, nargs="+", default=[results.LATEST], help="the runs to publish as one")
     return parser.parse_args()
 

@@ -47,16 +47,18 @@ class System:
     """Whether it has schedules and recurring rows as Rota has them."""
     can_be_silent: bool = False
     """Whether it knows the option `notify: false`: no NOTIFY when enqueuing, polling workers."""
+    tree: Path = ROOT
+    """The checkout that its program is run from."""
 
     def call(self, verb: str, dsn: str, options: Options | None = None, **arguments: float) -> dict[str, Any]:
         """Run a verb to its end and return what it said."""
-        return call(self._command(verb, dsn, options, arguments), self._environment(), ROOT)
+        return call(self._command(verb, dsn, options, arguments), self._environment(), self.tree)
 
     def start(self, verb: str, dsn: str, options: Options | None = None, *, ring: bool = False) -> Talker:
         """Start a verb that goes on until it is stopped."""
         command = self._command(verb, dsn, options, {})
         OUT.mkdir(exist_ok=True)
-        return Talker([*command, "--ring"] if ring else command, self._environment(), ROOT, OUT / f"{self.name}.log")
+        return Talker([*command, "--ring"] if ring else command, self._environment(), self.tree, OUT / f"{self.name}.log")
 
     def _command(self, verb: str, dsn: str, options: Options | None, arguments: Mapping[str, float]) -> list[str]:
         chosen = {**self.options, **(options or {})}
@@ -76,7 +78,8 @@ class System:
 
     def _environment(self) -> dict[str, str]:
         # Our own code is imported from the checkout, by interpreters that do not have it installed.
-        ours = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "BENCH_NODE_MODULES": str(PEER_NODE)}
+        path = os.pathsep.join([str(self.tree), str(self.tree / "src")])
+        ours = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "BENCH_NODE_MODULES": str(PEER_NODE)}
         return {**os.environ, **ours, **self.environment}
 
 
