@@ -25,7 +25,9 @@ BOTH = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "CHANGELOG.m
 ALSO_THERE = ("dashboard/src/main.tsx", "docs/README.md", "tests/src/sample.py", "bench/README.md")  # named as what is packaged
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TEXTS = {".py", ".md", ".toml", ".lock", ".yaml", ".service", ".env", ".tsx", ".ts", ""}
-OLD_NAME = re.compile(r"(?<![\w./-])rota\[[a-z]|\bpip\s+install\s[^\n`]*(?<![\w./-])rota(?![\w./-])|^rota==|version\(.rota.\)", re.M)
+OLD_NAME = re.compile(
+    r"""(?<![\w./-])rota\[[a-z] | \bpip\s+install\s[^\n`]*(?<![\w./-])rota(?![\w./-]) | ^rota== | version\(.rota.\)""", re.M | re.X
+)
 
 pytestmark = pytest.mark.req("T11")
 
