@@ -86,6 +86,16 @@ class TestConfig:
         assert rota("config", "show", "log").out.splitlines()[1:] == ["log.level   info", "log.format  auto"]
         assert {"key": "log.level", "value": "info", "source": "default"} in rota("config", "show", "--json").data
 
+    def test_show_lists_variables_that_are_no_settings(self, rota: Rota) -> None:
+        rota.variables["ROTA_SECRET_KEY"] = "s3cret"
+        answer = rota("config", "show")
+        assert (answer.code, answer.err) == (
+            0,
+            "ROTA_SECRET_KEY is ignored: it is not a setting; did you mean ROTA_SECRETS_KEY?\n",
+        )
+        [ignored] = [each for each in rota("config", "show", "--json").data if each["key"] is None]
+        assert ignored == {"key": None, "value": None, "source": "ROTA_SECRET_KEY", "problem": answer.err.strip()}
+
     def test_secrets_are_hidden_unless_they_are_asked_for(self, rota: Rota) -> None:
         secret = "s" * 40
         assert rota("config", "set", "auth.secret", secret).code == 0

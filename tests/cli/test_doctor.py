@@ -25,6 +25,13 @@ def test_nothing_is_broken(rota: Rota) -> None:
     assert answer.err == "0 to repair, 1 to look at\n"
 
 
+def test_an_unknown_variable_is_reported(rota: Rota) -> None:
+    rota.variables["ROTA_JOBS_POLL_INTERVALL_MS"] = "500"
+    answer = rota("doctor")
+    assert "warn  settings       ROTA_JOBS_POLL_INTERVALL_MS is ignored: " in answer.out
+    assert "did you mean ROTA_JOBS_POLL_INTERVAL_MS?\n" in answer.out
+
+
 def test_something_is_broken(rota: Rota, conn: psycopg.Connection[Any]) -> None:
     given.declare(conn, "work")
     given.enqueue(conn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,15 +107,54 @@ def test_all_problems_are_told_at_once() -> None:
     assert len(str(caught.value).splitlines()) == 3
 
 
-def test_a_typing_error_in_a_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROTA_JOBS_WORKER_CONCURENCY", "4")
-    with pytest.raises(ConfigError, match=r"ROTA_JOBS_WORKER_CONCURENCY.*did you mean 'jobs.worker_concurrency'"):
-        load_settings()
+@pytest.fixture
+def unreported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable has been reported yet in this process."""
+    monkeypatch.setattr("rota.config.variables._reported", set())
 
 
-def test_empty_variables_and_those_of_no_section_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROTA_CACHE", "/tmp")
-    monkeypatch.setenv("ROTATION", "daily")
+@pytest.mark.usefixtures("unreported")
+@pytest.mark.parametrize(
+    ("variable", "sentence"),
+    [
+        ("ROTA_JOBS_WORKER_CONCURENCY", "ROTA_JOBS_WORKER_CONCURENCY is ignored.*did you mean ROTA_JOBS_WORKER_CONCURRENCY"),
+        ("ROTA_DATBASE_URL", "did you mean ROTA_DATABASE_URL"),
+        ("ROTA_JOBS_COLOUR", r"\[jobs\] has no such setting; `rota config show jobs` lists"),
+        ("ROTA_TOKN", "did you mean ROTA_TOKEN"),
+    ],
+)
+def test_an_unknown_variable_warns_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str, sentence: str
+) -> None:
+    monkeypatch.setenv(variable, "s3cret")
+    assert load_settings() == load_settings() == Settings()
+    [warning] = caplog.messages
+    assert re.search(sentence, warning)
+    assert "s3cret" not in warning
+
+
+@pytest.mark.usefixtures("unreported")
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ROTA_CACHE", "/tmp"),
+        ("ROTATION", "daily"),
+        ("ROTA_TEST_DATABASE_URL", "postgresql://"),
+        ("ROTA_SERVER_SERVICE_HOST", "10.0.0.7"),
+        ("ROTA_SERVER_SERVICE_PORT_HTTP", "80"),
+        ("ROTA_SERVER_PORT_80_TCP_ADDR", "10.0.0.7"),
+        ("ROTA_SERVER_PORT", "tcp://10.0.0.7:80"),
+    ],
+)
+def test_variables_of_other_programs_and_of_kubernetes_are_ignored(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert load_settings() == Settings()
+    assert not caplog.messages
+
+
+def test_an_empty_variable_sets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROTA_DATABASE_URL", "")
     assert load_settings() == Settings()
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from rota.cli.output import JsonOption, print_json, print_table, say
 from rota.config import SECTIONS, Settings, load_with_sources
 from rota.config.editing import file_to_edit, read_value, set_value, split_name, unset_value
+from rota.config.variables import unknown_variables
 from rota.model.redact import HIDDEN, redact_text
 
 app = typer.Typer(help="Show and change settings.", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -78,7 +79,7 @@ def show(
     reveal: RevealOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every setting in force; passwords and keys only with --reveal."""
+    """Show every setting in force; passwords and keys only with --reveal. Unknown ROTA_ variables are listed after them."""
     if section is not None and section not in SECTIONS:
         split_name(section)  # says what sections there are
     loaded = load_with_sources()
@@ -89,11 +90,17 @@ def show(
         for name in names
         if section in (None, each)
     ]
+    ignored = unknown_variables()
     if as_json:
-        print_json([{"key": key, "value": value, "source": source} for key, value, source in rows])
+        print_json(
+            [{"key": key, "value": value, "source": source} for key, value, source in rows]
+            + [{"key": None, "value": None, "source": variable, "problem": sentence} for variable, sentence in ignored.items()]
+        )
         return
     columns = ["key", "value", *(["source"] if sources else [])]
     print_table(columns, [[key, None if value is None else _text(value), source][: len(columns)] for key, value, source in rows])
+    for sentence in ignored.values():
+        say(sentence)
 
 
 def _shown(settings: Settings, section: str, name: str, *, reveal: bool) -> Any:

@@ -9,8 +9,10 @@ import sys
 import typer
 
 from rota.cli.output import JsonOption, format_cell, print_json, say
-from rota.config import load_settings
+from rota.config import load_with_sources
+from rota.config.variables import unknown_variables
 from rota.control.doctor import Finding, examine
+from rota.control.doctor.finding import warn
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -35,8 +37,11 @@ def doctor(as_json: JsonOption = False) -> None:
 
 
 async def _examine(*, quiet: bool) -> list[Finding]:
-    database = load_settings().database
-    findings = []
+    database = load_with_sources().checked().database
+    findings = [warn("settings", sentence, "correct or remove the variable") for sentence in unknown_variables().values()]
+    if not quiet:
+        for finding in findings:
+            _print(finding)
     async for finding in examine(database.dsn, pooled=database.pooled, connect_timeout_s=round(database.connect_timeout_s)):
         findings.append(finding)
         if not quiet:

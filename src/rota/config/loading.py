@@ -21,6 +21,7 @@ FILE_VARIABLE = "ROTA_CONFIG"
 ENV_VARIABLE = "ENV"  # which many have set for all of their programs
 ENVIRONMENTS = get_args(AppSettings.model_fields["env"].annotation)
 PREFIX = "ROTA_"
+SERVICE_LINK = "tcp://"  # Kubernetes sets ROTA_SERVER_PORT=tcp://10.0.0.7:80 in every pod beside a service rota-server
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,11 @@ class Loaded:
 
 def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
     """The settings in force; `overrides` such as `jobs_worker_concurrency=8` win, and None is no override."""
-    return load_with_sources(path, overrides).checked()
+    from rota.config.variables import warn_of_unknown_variables
+
+    settings = load_with_sources(path, overrides).checked()
+    warn_of_unknown_variables()
+    return settings
 
 
 def load_with_sources(path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Loaded:
@@ -105,8 +110,9 @@ def _layers(file: Path | None, content: Mapping[str, Any], overrides: Mapping[st
         yield "app", "env", env, ENV_VARIABLE
     for variable, text in os.environ.items():
         section, _, key = variable.removeprefix(PREFIX).lower().partition("_")
-        # A variable such as ROTA_CACHE belongs to no section: it is for somebody else. An empty one is as good as none.
-        if variable.startswith(PREFIX) and section in SECTIONS and key and text:
+        # An empty variable is as good as none. One that is no setting is reported by `unknown_variables`: a typo in the
+        # environment, or a variable of another program, must not stop every command.
+        if variable.startswith(PREFIX) and key in SECTIONS.get(section, ()) and text and not text.startswith(SERVICE_LINK):
             yield section, key, text, variable
     for name, value in overrides.items():
         if value is not None:
