@@ -26,6 +26,7 @@ def configuration() -> str:
         "environment variables, overruled by command line flags. A value out of range, or a key in the file that does not",
         "exist, is an error that names key, value, range and source. A `ROTA_*` variable that is not a setting is ignored with a",
         "warning; `rota config show` and `rota doctor` list it with the name that was probably meant.",
+        "Some variables that programs share, such as `DATABASE_URL`, [are read too](other-names.md#environment-variables).",
         "",
         "```toml rota.toml",
         "[jobs]",

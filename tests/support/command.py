@@ -10,13 +10,16 @@ from typing import Any
 
 from tests.support.zygote import Fork, zygote
 
+from rota.config import SHARED_VARIABLES
+
 ROTA = [sys.executable, "-m", "rota"]
 
 
 def environment(**variables: str | None) -> dict[str, str]:
     """Give this process's environment without settings of Rota, plus `variables`; None takes one away."""
     # Which PostgreSQL the tests run on, and the mark by which they are found afterwards, are for our processes too.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_") or name in PASSED_ON}
+    ours = {name for name in os.environ if name.startswith("ROTA_") or name in SHARED_VARIABLES} - PASSED_ON
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
     return {name: value for name, value in {**kept, "NO_COLOR": "1", **variables}.items() if value is not None}
 
 

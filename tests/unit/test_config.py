@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rota.config import SECTIONS, Settings, describe_range, load_settings
+from rota.config import SECTIONS, SHARED_VARIABLES, Settings, describe_range, load_settings, load_with_sources
 from rota.errors import ConfigError
 
 RANGES = {
@@ -24,7 +24,7 @@ RANGES = {
 @pytest.fixture(autouse=True)
 def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith("ROTA_"):
+        if name.startswith("ROTA_") or name in SHARED_VARIABLES:
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 
@@ -195,3 +195,72 @@ def test_every_key_is_described(key: str) -> None:
     assert field.description
     assert field.description.endswith(".")
     assert describe_range(field)
+
+
+# As source 003 and source 002 write them, word for word.
+LOCAL = {
+    "ENV": "local",
+    "DATABASE_URL": "postgres://scheduler:scheduler@localhost:5432/scheduler?sslmode=disable",
+    "JWT_SECRET": "set-in-envrc-and-at-least-32-chars",
+    "MAGIC_LINK_BASE_URL": "http://localhost:8080",
+    "RESEND_API_KEY": "re_123",
+    "RESEND_FROM": "jobs@example.org",
+}
+
+
+@pytest.mark.req("T12", "H05")
+def test_variables_that_programs_share_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    write("[auth]\nsecret = 'the-one-that-rota-init-has-made-for-this-file'\n")
+    for name, value in LOCAL.items():
+        monkeypatch.setenv(name, value)
+    loaded = load_with_sources()
+    settings = loaded.checked()
+    assert settings.app.env == "local"
+    assert settings.database.dsn == LOCAL["DATABASE_URL"]
+    assert settings.auth.secret == LOCAL["JWT_SECRET"]
+    assert settings.server.url == LOCAL["MAGIC_LINK_BASE_URL"]
+    assert (settings.mail.resend_key, settings.mail.sender) == ("re_123", "jobs@example.org")
+    assert sorted(loaded.sources.values()) == sorted(LOCAL)
+
+
+@pytest.mark.req("T12")
+@pytest.mark.parametrize("variable", SHARED_VARIABLES)
+def test_a_rota_variable_wins_over_a_shared_one(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    section, key = SHARED_VARIABLES[variable]
+    own = f"ROTA_{section}_{key}".upper()
+    monkeypatch.setenv(own, LOCAL[variable])
+    monkeypatch.setenv(variable, {"ENV": "staging", "DATABASE_URL": "postgres://other/db"}.get(variable, "?" * 40))
+    loaded = load_with_sources()
+    assert getattr(getattr(loaded.checked(), section), key) == LOCAL[variable]
+    assert loaded.sources == {(section, key): own}
+
+
+@pytest.mark.req("T12")
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("postgresql+asyncpg://sync:sync@db:5432/sync", "postgresql://sync:sync@db:5432/sync"),
+        ("postgres+psycopg://db/x", "postgres://db/x"),
+        ("postgresql://db/x?application_name=a+b://c", "postgresql://db/x?application_name=a+b://c"),
+    ],
+)
+def test_an_address_may_name_the_driver_of_sqlalchemy(given: str, read: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings(database_url=given).database.dsn == read
+    monkeypatch.setenv("DATABASE_URL", given)
+    assert load_settings().database.dsn == read
+
+
+@pytest.mark.req("T12")
+def test_shared_variables_that_are_meant_for_another_program_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"ENV": "test", "DATABASE_URL": "mysql://me@db/x", "JWT_SECRET": ""}.items():
+        monkeypatch.setenv(name, value)
+    assert load_settings() == Settings()
+
+
+@pytest.mark.req("T12")
+def test_a_wrong_shared_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JWT_SECRET", "too-short")
+    monkeypatch.setenv("DATABASE_URL", "postgress://db/x")
+    with pytest.raises(ConfigError, match=r"database.url=\*\*\* is not allowed \(DATABASE_URL\)") as caught:
+        load_settings()
+    assert "auth.secret=*** is not allowed (JWT_SECRET); allowed: at least 32 random characters" in str(caught.value)

@@ -4,7 +4,16 @@ Every key has one name in three spellings: `worker_concurrency` under `[jobs]` i
 `ROTA_JOBS_WORKER_CONCURRENCY` in the environment, `jobs_worker_concurrency=` as an argument of `load_settings`.
 """
 
-from rota.config.loading import FILE_NAME, FILE_VARIABLE, PREFIX, SECTIONS, describe_range, load_settings, load_with_sources
+from rota.config.loading import (
+    FILE_NAME,
+    FILE_VARIABLE,
+    PREFIX,
+    SECTIONS,
+    SHARED_VARIABLES,
+    describe_range,
+    load_settings,
+    load_with_sources,
+)
 from rota.config.sections import (
     AlertSettings,
     AppSettings,
@@ -25,6 +34,7 @@ __all__ = [
     "FILE_VARIABLE",
     "PREFIX",
     "SECTIONS",
+    "SHARED_VARIABLES",
     "AlertSettings",
     "AppSettings",
     "AuthSettings",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,23 @@ from rota.errors import ConfigError, did_you_mean
 
 FILE_NAME = "rota.toml"
 FILE_VARIABLE = "ROTA_CONFIG"
-ENV_VARIABLE = "ENV"  # which many have set for all of their programs
-ENVIRONMENTS = get_args(AppSettings.model_fields["env"].annotation)
 PREFIX = "ROTA_"
 SERVICE_LINK = "tcp://"  # Kubernetes sets ROTA_SERVER_PORT=tcp://10.0.0.7:80 in every pod beside a service rota-server
+
+# Variables that programs share, and the setting that each one stands for. The ROTA_ variable of the same setting wins.
+SHARED_VARIABLES = {
+    "ENV": ("app", "env"),
+    "DATABASE_URL": ("database", "url"),
+    "JWT_SECRET": ("auth", "secret"),
+    "MAGIC_LINK_BASE_URL": ("server", "url"),
+    "RESEND_API_KEY": ("mail", "resend_key"),
+    "RESEND_FROM": ("mail", "sender"),
+}
+# Two of them often hold what only another program understands, such as ENV=test or DATABASE_URL=mysql://…: that is ignored.
+_MEANT_FOR_ROTA = {
+    "ENV": re.compile(rf"({'|'.join(get_args(AppSettings.model_fields['env'].annotation))})\Z"),
+    "DATABASE_URL": re.compile(r"postgres|\s*\w+\s*="),
+}
 
 
 @dataclass(frozen=True)
@@ -106,8 +120,10 @@ def _layers(file: Path | None, content: Mapping[str, Any], overrides: Mapping[st
             continue
         for key, value in table.items():
             yield section, key, value, str(file)
-    if (env := os.environ.get(ENV_VARIABLE)) in ENVIRONMENTS:  # another value is for somebody else
-        yield "app", "env", env, ENV_VARIABLE
+    for variable, (section, key) in SHARED_VARIABLES.items():
+        text = os.environ.get(variable)
+        if text and (variable not in _MEANT_FOR_ROTA or _MEANT_FOR_ROTA[variable].match(text)):
+            yield section, key, text, variable
     for variable, text in os.environ.items():
         section, _, key = variable.removeprefix(PREFIX).lower().partition("_")
         # An empty variable is as good as none. One that is no setting is reported by `unknown_variables`: a typo in the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,6 +38,11 @@ def _read_off(value: Any) -> Any:
     return "" if value == "off" else value
 
 
+def _without_driver(value: Any) -> Any:
+    """Turn SQLAlchemy's `postgresql+asyncpg://` into the `postgresql://` that libpq reads."""
+    return re.sub(r"^(postgres(?:ql)?)\+\w+://", r"\1://", value) if isinstance(value, str) else value
+
+
 Whole = Annotated[int, BeforeValidator(_refuse_bool)]
 Seconds = Annotated[float, BeforeValidator(_refuse_bool)]
 Weight = Annotated[Whole, Field(ge=1, le=1000)]
@@ -62,7 +68,7 @@ class AppSettings(Section):
     )
     env: Literal["local", "staging", "production"] = Field(
         default="production",
-        description="Where it runs; in `local`, mails are written to the log instead of being sent. `ENV` says it too.",
+        description="Where it runs; in `local`, mails are written to the log instead of being sent.",
     )
     name: str = Field(
         default="default",
@@ -77,7 +83,7 @@ class AppSettings(Section):
 class DatabaseSettings(Section):
     """`[database]`: how PostgreSQL is reached."""
 
-    url: str | None = Field(
+    url: Annotated[str, BeforeValidator(_without_driver)] | None = Field(
         default=None,
         pattern=r"^(postgres(ql)?://|\s*\w+\s*=)",
         repr=False,  # it may hold a password
