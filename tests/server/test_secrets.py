@@ -39,4 +39,5 @@ async def test_no_role_reads_the_secrets_of_anothers_job(shop: Shop) -> None:
         assert '"Authorization":"[redacted]"' in text.replace(" ", "")
         assert CANARY not in text
         assert base64.b64encode(CANARY.encode()).decode()[:-4] not in text
-        assert "rota-secret:" not in text and "rota-open:" not in text
+        assert "rota-secret:" not in text
+        assert "rota-open:" not in text

@@ -31,6 +31,7 @@ Conn = psycopg.Connection[Any]
 
 APP = """
 import time
+from pathlib import Path
 from rota import Rota
 
 app = Rota()
@@ -38,6 +39,12 @@ app = Rota()
 @app.task
 def work(seconds: float) -> str:
     time.sleep(seconds)
+    return "done"
+
+@app.task
+def wait_for(file: str) -> str:
+    while not Path(file).exists():
+        time.sleep(0.01)
     return "done"
 """
 
@@ -130,6 +137,54 @@ def test_its_worker_drains(tmp_path: Path, dsn: str, conn: Conn, number: int) ->
     until(lambda: not conn.execute(ours).fetchall())
 
 
+@pytest.mark.req("T04", "Q13")
+async def test_requests_are_answered_while_jobs_drain(tmp_path: Path, dsn: str, conn: Conn) -> None:
+    """HTTP closes last: after the jobs have drained, and with a stream open that nobody ends."""
+    (tmp_path / "app.py").write_text(APP)
+    async with serving(Rota(settings=settings_for(dsn))) as here:
+        await people.make(here, "ada@example.org", "admin")
+        ada = await people.cookie(here, "ada@example.org")
+    with served(tmp_path, dsn, ROTA_JOBS_ENABLED="true") as (process, port):
+        job = await asyncio.to_thread(start_job, conn, tmp_path / "go")
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client, listen(client, ada) as stream:
+            await stream.next()
+            process.terminate()
+            await asyncio.to_thread(until, lambda: not is_ready(port), why="for /readyz to say no")
+            async with client.get("/readyz") as answer:
+                assert (answer.status, (await answer.json())["wrong"]) == (503, "the server is stopping")
+            async with aiohttp.ClientSession() as another:
+                async with another.get(f"http://127.0.0.1:{port}/api/admin/jobs/{job}", headers=ada) as answer:
+                    assert (answer.status, (await answer.json())["job"]["state"]) == (200, "running")
+                async with another.get(f"http://127.0.0.1:{port}/healthz") as answer:
+                    assert answer.status == 200
+            (tmp_path / "go").touch()
+            await stream.until("end")
+            assert await asyncio.to_thread(process.wait, 20) == 0
+        assert refuses(port)
+    assert conn.execute("SELECT outcome FROM rota.run WHERE job_id = %s", [job]).fetchall() == [("completed",)]
+
+
+@pytest.mark.req("T04", "Q13")
+def test_the_second_signal_ends_a_drain_at_once(tmp_path: Path, dsn: str, conn: Conn) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    with served(tmp_path, dsn, ROTA_JOBS_ENABLED="true", ROTA_JOBS_SHUTDOWN_TIMEOUT_S="600") as (process, port):
+        job = start_job(conn, tmp_path / "never")
+        process.terminate()
+        until(lambda: not is_ready(port), why="for /readyz to say no")
+        assert not refuses(port)
+        process.terminate()
+        assert process.wait(20) == 0
+    assert conn.execute("SELECT outcome FROM rota.run WHERE job_id = %s", [job]).fetchall() == [("released",)]
+
+
+def start_job(conn: Conn, file: Path) -> Any:
+    """Enqueue a job that waits for a file, and return its id when it runs."""
+    until(lambda: conn.execute("SELECT FROM rota.task WHERE name = 'wait_for'").fetchall())
+    (job,) = conn.execute("SELECT rota.enqueue('wait_for', %s::jsonb)", [json.dumps({"file": str(file)})]).fetchone() or (None,)
+    until(lambda: conn.execute("SELECT FROM rota.job WHERE id = %s AND state = 'running'", [job]).fetchall())
+    return job
+
+
 @pytest.mark.req("Q13", "H02")
 async def test_streams_do_not_hold_it_up(tmp_path: Path, dsn: str) -> None:
     # The account is made by a server in this process: they share nothing but the database and the secret.
@@ -190,6 +245,11 @@ class TestRefusals:
         assert "auth.secret is not set" in result.stderr
         assert "secrets.token_urlsafe" in result.stderr
 
+    def test_without_a_secret_in_several_processes(self, tmp_path: Path, dsn: str) -> None:
+        result = self.run(tmp_path, dsn, "--processes", "2")
+        assert result.returncode == 2
+        assert "auth.secret is not set" in result.stderr
+
     def test_a_port_that_somebody_has(self, tmp_path: Path, dsn: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
@@ -209,4 +269,6 @@ class TestRefusals:
 
     def run(self, folder: Path, dsn: str, *flags: str, **variables: str) -> command.Result:
         env = command.environment(ROTA_DATABASE_URL=dsn, ENV=None, ROTA_SERVER_PORT="0", **variables)
-        return command.run("server", *flags, cwd=folder, env=env)
+        result = command.run("server", *flags, cwd=folder, env=env)
+        assert "listening" not in result.stderr
+        return result

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import secrets
 import socket
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -55,11 +58,14 @@ def server(
     if fd is not None:
         _serve(location, take_over(fd))
     listening = open_socket(host or settings.server.host, settings.server.port if port is None else port)
-    say(f"listening on {address_of(listening)}{settings.server.root_path}")
+
+    def say_so() -> None:
+        say(f"listening on {address_of(listening)}{settings.server.root_path}")
+
     if processes == 1:
-        _serve(location, listening)
+        _serve(location, listening, say_so)
     check_schema(settings.database)
-    raise typer.Exit(asyncio.run(_supervise(location, listening, processes, settings)))
+    raise typer.Exit(asyncio.run(_supervise(location, listening, processes, settings, say_so)))
 
 
 def missing_extra() -> list[str]:
@@ -80,7 +86,7 @@ def _have_secret(settings: Settings) -> None:
         say("auth.secret is not set: one was made up, and everybody must sign in again after the next start")
 
 
-def _serve(location: str | None, listening: socket.socket) -> None:
+def _serve(location: str | None, listening: socket.socket, on_listening: Callable[[], None] = lambda: None) -> None:
     import uvloop
 
     from rota.server.run import serve
@@ -89,7 +95,7 @@ def _serve(location: str | None, listening: socket.socket) -> None:
     check_schema(application.settings.database)
     garbage.settle()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        raise typer.Exit(runner.run(serve(application, listening, on_signals)))
+        raise typer.Exit(runner.run(serve(application, listening, on_signals, on_listening)))
 
 
 def _bare_app() -> Rota:
@@ -98,7 +104,9 @@ def _bare_app() -> Rota:
     return Rota()
 
 
-async def _supervise(location: str | None, listening: socket.socket, processes: int, settings: Settings) -> int:
+async def _supervise(
+    location: str | None, listening: socket.socket, processes: int, settings: Settings, on_listening: Callable[[], None]
+) -> int:
     supervisor = Supervisor(
         lambda _number: command_of(location, listening),
         processes,
@@ -106,4 +114,24 @@ async def _supervise(location: str | None, listening: socket.socket, processes: 
         pass_fds=[listening.fileno()],
     )
     on_signals(supervisor.stop)
-    return await supervisor.run()
+    waiting = asyncio.create_task(_wait_for_answer(listening, on_listening))
+    try:
+        return await supervisor.run()
+    finally:
+        waiting.cancel()
+
+
+async def _wait_for_answer(listening: socket.socket, on_answer: Callable[[], None]) -> None:
+    """Call `on_answer` when the first child answers. Until then connections to the shared socket wait in its queue."""
+    url = urlsplit(address_of(listening))
+    while True:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection(url.hostname, url.port)
+            try:
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                if await reader.read(1):
+                    on_answer()
+                    return
+            finally:
+                writer.close()
+        await asyncio.sleep(0.1)

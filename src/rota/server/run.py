@@ -9,6 +9,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import h11
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rota.server.state import State
 
 KEEP_ALIVE_S = 65  # longer than proxies keep a connection for another request
+REQUESTS_S = 5.0  # for the requests at hand when the jobs have used up jobs.shutdown_timeout_s
 UNREAD_S = 1.0  # for clients that do not read the end of their answer, once everything else has ended
 
 log = logging.getLogger("rota.server")
@@ -53,7 +55,8 @@ class Protocol(H11Protocol):
 class Listener(uvicorn.Server):
     """Uvicorn without its handling of signals, and on a socket that is open already."""
 
-    def __init__(self, asgi: FastAPI, *, stop_within_s: float) -> None:
+    def __init__(self, asgi: FastAPI, *, stop_within_s: float, on_listening: Callable[[], None] = lambda: None) -> None:
+        self._on_listening = on_listening
         super().__init__(
             uvicorn.Config(
                 asgi,
@@ -70,6 +73,12 @@ class Listener(uvicorn.Server):
         )
         self._stopping = asyncio.Event()
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and report it once requests are answered."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_listening()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals are the business of who runs it."""
@@ -81,8 +90,10 @@ class Listener(uvicorn.Server):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), 1)
 
-    def stop(self) -> None:
+    def stop(self, within_s: float | None = None) -> None:
         """Takes no more connections, and ends when the requests at hand have been answered; called again, at once."""
+        if within_s is not None:
+            self.config.timeout_graceful_shutdown = max(1, round(within_s))
         self.force_exit = self.should_exit
         self.should_exit = True
         self._stopping.set()
@@ -104,21 +115,42 @@ class Listener(uvicorn.Server):
             await asyncio.sleep(0.1)
 
 
-async def serve(app: Rota, listening: socket.socket, on_stop: Callable[[Callable[[], None]], None]) -> int:
-    """Serves on a socket until what `on_stop` was given is called, and gives the exit code.
+async def serve(
+    app: Rota,
+    listening: socket.socket,
+    on_stop: Callable[[Callable[[], None]], None],
+    on_listening: Callable[[], None] = lambda: None,
+) -> int:
+    """Serve on a socket until the function passed to `on_stop` is called, and return the exit code.
 
-    Its end, in order: not ready any more and no new connections, while the worker inside claims nothing more; requests and jobs
-    at hand end within jobs.shutdown_timeout_s; what remains of the jobs goes back to the queue; then the connections are closed.
+    The order of a stop: `/readyz` answers 503 and the worker inside claims nothing more, while requests are still answered; its
+    jobs end within jobs.shutdown_timeout_s, and what remains of them goes back to the queue; then streams end, no new connections
+    are taken and the requests at hand end; then the connections to the database are closed. A second stop does all of it at once.
     """
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # what it says of its start and end we say ourselves
     asgi = make_asgi(app)
     state: State = asgi.state.rota
-    listener = Listener(asgi, stop_within_s=app.settings.jobs.shutdown_timeout_s)
+    stop_within_s = app.settings.jobs.shutdown_timeout_s
+    listener = Listener(asgi, stop_within_s=stop_within_s, on_listening=on_listening)
     broken = False
+    ending: asyncio.Task[None] | None = None
+
+    async def end(deadline: float) -> None:
+        await state.drained()
+        state.stop()
+        listener.stop(max(REQUESTS_S, deadline - monotonic()))
 
     def stop() -> None:
-        log.info("stopping" if not state.draining else "stopping at once")
+        nonlocal ending
+        if ending is None:
+            log.info("stopping")
+            state.drain()
+            ending = asyncio.create_task(end(monotonic() + stop_within_s), name="rota-stop")
+            return
+        log.info("stopping at once")
+        ending.cancel()
         state.stop()
+        listener.stop()
         listener.stop()
 
     def end_broken() -> None:

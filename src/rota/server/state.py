@@ -44,7 +44,7 @@ class State:
     def __init__(self, app: Rota, settings: Settings) -> None:
         self.app = app
         self.settings = settings  # with an auth.secret, whatever the application's own say
-        self.draining = False  # told to stop: /readyz says so, and streams end
+        self.draining = False  # told to stop: /readyz says so
         self.connections = Pools(settings.database, name="server", haste=_haste(settings))
         intake = Intake(self.connections, app.queues, app.queue_limits)
         self.control = ControlPlane(app, intake, app.access or Access.of(settings), SYSTEM)
@@ -74,12 +74,21 @@ class State:
         """Begins what goes on beside the requests."""
         self.background = Background(self, lambda: self.on_broken())
 
-    def stop(self) -> None:
-        """Begins the end: not ready any more, streams end, the worker inside drains; called again, that one gives up its jobs."""
+    def drain(self) -> None:
+        """Report not ready and let the worker inside drain; requests and streams go on. Called again, it gives up its jobs."""
         self.draining = True
-        self.hub.end_streams()
         if self.background is not None:
             self.background.stop()
+
+    async def drained(self) -> None:
+        """Wait until the worker inside has ended; return at once if there is none."""
+        if self.background is not None and self.background.worker is not None:
+            await self.background.worker.wait()
+
+    def stop(self) -> None:
+        """Drain, and end the streams, which would not end by themselves."""
+        self.drain()
+        self.hub.end_streams()
 
     async def aclose(self) -> None:
         """Waits for the worker inside, lets mails that are on their way go out, and closes the connections."""
