@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +11,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from rota.config import Settings, included_by, load_settings
+from rota.config.redirect import redirected, redirecting, settings_at
 from rota.db.pool import Pools
 from rota.db.single import SingleConnections
 from rota.db.steps import Steps
@@ -19,7 +20,7 @@ from rota.events import Events
 from rota.model.duration import Duration, parse_duration
 from rota.model.job import Enqueued, JobOptions, JobSettings, NewJob, encode_object
 from rota.model.limits import QueueLimits, parse_rate
-from rota.model.retry import Retry, check_max_attempts
+from rota.model.retry import Retry, policy_of
 from rota.model.schedule import Timing
 from rota.model.secret import use_keys
 from rota.model.task import (
@@ -32,13 +33,15 @@ from rota.model.task import (
     check_priority,
     check_queue_name,
     check_schedule,
+    check_weight,
 )
 from rota.model.task_meta import TaskMeta, with_meta
+from rota.modules import alias_main, check_names, import_modules
 from rota.recurring import KeyTemplate, Recurring, RecurringDefinition
 from rota.schedules import Schedules
 from rota.store import hooks
 from rota.store.intake import Intake
-from rota.task import Anything, Definition, Task, read_handler
+from rota.task import Anything, Definition, Task, jobs_of_event, read_handler
 
 if TYPE_CHECKING:
     from rota.control.access import Policy
@@ -51,18 +54,27 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 
-_REDIRECT = "ROTA_REDIRECT"  # for processes that a test starts: they must not reach the database that their code names
-
-
 class Rota:
-    """An application's tasks and queues, and the way to enqueue jobs of them."""
+    """An application's tasks and queues, and the way to enqueue jobs of them.
+
+    `modules` names the modules that define its tasks, and `shop.tasks.*` a whole package; else `app.modules` does. Creating the
+    application does not import them: `import_modules` does, when all tasks are needed.
+    """
 
     def __init__(
-        self, dsn: str | None = None, *, settings: Settings | None = None, name: str | None = None, access: Policy | None = None
+        self,
+        dsn: str | None = None,
+        *,
+        settings: Settings | None = None,
+        name: str | None = None,
+        access: Policy | None = None,
+        modules: str | Iterable[str] | None = None,
     ) -> None:
         if dsn is not None and settings is not None:
             raise UsageError("give dsn or settings, not both: the settings have a database.url")
-        self.settings = _redirected(settings or load_settings(database_url=dsn))
+        self.settings = redirected(settings or load_settings(database_url=dsn))
+        self._missing_modules = check_names(self.settings.app.modules if modules is None else modules)
+        alias_main(sys._getframe(1))
         self.name = self.settings.app.name if name is None else name  # tells it from others that share its database
         check_app_name(self.name)
         use_keys(self.settings.secrets.key)
@@ -164,7 +176,7 @@ class Rota:
             check_event_name(event)
         if max_concurrency is not None:
             check_max_concurrency(max_concurrency)
-        policy = self._retry_policy(retry, max_attempts)
+        policy = policy_of(retry, max_attempts, retries=self.settings.jobs.max_retries_default)
         timeout_s = None if timeout is None else parse_duration(timeout, name="timeout", positive=True).total_seconds()
         return define if handler is None else define(handler)
 
@@ -213,6 +225,7 @@ class Rota:
     @property
     def schedules(self) -> Schedules:
         """The schedules in the database: make, change, look."""
+        self.import_modules()
         return Schedules(self._intake, self._tasks)
 
     @property
@@ -226,6 +239,7 @@ class Rota:
         from rota.control.access import Access
         from rota.control.plane import ControlPlane
 
+        self.import_modules()
         return ControlPlane(self, self._intake, self.access or Access.of(self.settings))
 
     def queue(self, name: str, *, weight: int = 1, max_concurrency: int | None = None, rate: str | None = None) -> None:
@@ -234,8 +248,7 @@ class Rota:
         At most `max_concurrency` of its jobs run at once, over all workers, and at most so many start as `rate` says: "50/s".
         """
         check_queue_name(name)
-        if isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= 1000:
-            raise UsageError(f"weight={weight!r} of queue {name!r} is out of range: from 1 to 1000")
+        check_weight(name, weight)
         if max_concurrency is not None:
             check_max_concurrency(max_concurrency)
         self._queue_limits[name] = QueueLimits(max_concurrency, None if rate is None else parse_rate(rate, name="rate"))
@@ -293,13 +306,24 @@ class Rota:
         """Its tasks and Rota's own, as `rota tasks sync` makes them known."""
         from rota.wiring import definitions_of
 
+        self.import_modules()
         return definitions_of(self)
 
     def worker(self, *, events: Events | None = None, **options: Any) -> Worker:
         """A worker for this application's tasks; `options` are those of WorkerOptions, and overrule the settings."""
         from rota.wiring import worker_of  # here, since most processes only enqueue
 
+        self.import_modules()
         return worker_of(self, events or self.events, options)
+
+    def import_modules(self) -> None:
+        """Import the modules that define its tasks; ConfigError says where one of them fails.
+
+        Workers, servers, commands, the pytest plugin, `control` and `schedules` do it, as does `enqueue` by a name that is unknown.
+        """
+        if self._missing_modules:
+            import_modules(self._missing_modules)
+            self._missing_modules = ()
 
     def include(self, module: str, **options: Any) -> Any:
         """Adds the tasks of another application, such as `rota.apps.feeds`, once: calls that module's `install` with this one and
@@ -313,18 +337,13 @@ class Rota:
     @contextmanager
     def connected_to(self, dsn: str) -> Iterator[None]:
         """Works on another database for the length of a block, in processes that are started meanwhile too: for tests."""
-        own, outer = self.settings, os.environ.get(_REDIRECT)
-        self.settings = _at(own, dsn)
-        os.environ[_REDIRECT] = f"{os.getpid()} {dsn}"
+        own = self.settings
+        self.settings = settings_at(own, dsn)
         try:
-            with self._intake.using(SingleConnections(dsn)):
+            with redirecting(dsn), self._intake.using(SingleConnections(dsn)):
                 yield
         finally:
             self.settings = own
-            if outer is None:
-                del os.environ[_REDIRECT]
-            else:
-                os.environ[_REDIRECT] = outer
 
     def close(self) -> None:
         """Closes the connections of `enqueue`; the next one opens them again."""
@@ -350,20 +369,10 @@ class Rota:
         check_event_name(event)
         text = encode_object("payload", payload)
         triggered_by = {"kind": "hook", "hook": event, "operation": "emit"}
-        jobs = []
-        for spec in self._tasks.values():
-            if event in spec.listens:
-                settings = JobSettings.of(spec).changed(triggered_by=triggered_by)
-                job = NewJob(settings, spec.payload.encode_json(spec.payload.pick(payload)))
-                self._intake.settle(job)
-                jobs.append(job)
+        jobs = jobs_of_event(self._tasks.values(), event, payload, triggered_by)
+        for job in jobs:
+            self._intake.settle(job)
         return hooks.emit(event, text, encode_object("triggered_by", triggered_by), jobs)
-
-    def _retry_policy(self, retry: Retry | None, max_attempts: int | None) -> Retry:
-        retry = retry or Retry()
-        if max_attempts is not None:
-            check_max_attempts(max_attempts)
-        return replace(retry, max_attempts=max_attempts or retry.max_attempts or 1 + self.settings.jobs.max_retries_default)
 
     def _add(self, spec: TaskSpec) -> None:
         if spec.name in self._tasks:
@@ -376,6 +385,8 @@ class Rota:
         self._queues.setdefault(spec.queue, 1)
 
     def _spec(self, name: str) -> TaskSpec:
+        if name not in self._tasks:
+            self.import_modules()
         if name in self._tasks:
             return self._tasks[name]
         if name.startswith(SYSTEM_PREFIX):
@@ -386,12 +397,3 @@ class Rota:
         shown = sorted(each for each, spec in self._tasks.items() if not spec.system)
         hint = did_you_mean(name, self._tasks, f"defined are {', '.join(shown) or 'none'}")
         raise UnknownTask(f"there is no task {name!r}: {hint}")
-
-
-def _at(settings: Settings, dsn: str) -> Settings:
-    return settings.model_copy(update={"database": settings.database.model_copy(update={"url": dsn, "pooled": False})})
-
-
-def _redirected(settings: Settings) -> Settings:
-    owner, _, dsn = os.environ.get(_REDIRECT, "").partition(" ")
-    return _at(settings, dsn) if dsn and owner != str(os.getpid()) else settings

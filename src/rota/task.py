@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from rota.errors import UsageError
@@ -88,6 +88,17 @@ class Definition(Protocol):
     def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def jobs_of_event(
+    tasks: Iterable[TaskSpec], event: str, payload: Mapping[str, Any], triggered_by: Mapping[str, Any]
+) -> list[NewJob]:
+    """Build a job of each task that listens for an event, with what the task has parameters for."""
+    return [
+        NewJob(JobSettings.of(spec).changed(triggered_by=triggered_by), spec.payload.encode_json(spec.payload.pick(payload)))
+        for spec in tasks
+        if event in spec.listens
+    ]
 
 
 def read_handler(handler: Callable[..., Any], name: str | None) -> TaskSpec:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from tests.docs.snippets import read_snippets
 from tests.support import command
 from tests.support.processes import alive, descendants, running, until
 from tests.support.sign_in import press_button, printed_link, who_am_i
 
 from rota.cli.dev import Sources
 
+ROOT = Path(__file__).parents[2]
 APP = """
 from rota import Rota
 
@@ -27,6 +29,16 @@ async def answer() -> int:
 
 def write(project: Path, text: str) -> None:
     (project / "app.py").write_text(text)
+
+
+def write_readme(project: Path) -> None:
+    """Do what README says, up to its schedules: its two files, and the command that names the second one."""
+    for snippet in read_snippets(ROOT / "README.md"):
+        if snippet.file is not None:
+            (project / snippet.file).write_text(snippet.body)
+        for line in snippet.body.splitlines():
+            if line.startswith("$ rota config set app.modules "):
+                assert command.run(*line.split()[2:], cwd=project).returncode == 0
 
 
 def database_url(project: Path) -> str:
@@ -77,6 +89,19 @@ def test_it_works_and_is_started_anew_on_save(folder: Path) -> None:
         assert (folder / ".rota/postgres/auth_secret").stat().st_mode & 0o077 == 0
         with psycopg.connect(url, autocommit=True) as conn:  # the same as before
             assert conn.execute("SELECT count(*) > 2 FROM rota.run").fetchone() == (True,)
+
+
+def test_readme_as_a_newcomer_follows_it(folder: Path) -> None:
+    write_readme(folder)
+    with running("dev", cwd=folder), psycopg.connect(database_url(folder), autocommit=True) as conn:
+        known = "SELECT name FROM rota.schedule WHERE name IN ('digest', 'count_stock') AND next_run_at > rota.now()"
+        until(lambda: len(conn.execute(known).fetchall()) == 2)
+        # A further module is watched like the others, and one that is wrong is reported where its author looks.
+        with open(folder / "timetable.py", "a") as timetable:
+            timetable.write("\n\n@app.task(schedule=cron('61 * * * *'))\ndef tidy() -> None: ...\n")
+        until(lambda: "timetable.py changed: starting anew" in (folder / "stderr").read_text())
+        line = (folder / "timetable.py").read_text().count("\n") - 1
+        until(lambda: f"timetable.py:{line}, task tidy)" in (folder / "stderr").read_text())
 
 
 def test_it_is_all_gone_when_it_is_killed(folder: Path) -> None:

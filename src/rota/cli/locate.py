@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +13,7 @@ import typer
 from rota.cli.database import is_remote
 from rota.config import load_settings
 from rota.errors import ConfigError, UsageError
+from rota.modules import import_module
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -38,14 +37,21 @@ def need_app(location: str | None = None) -> Rota:
 
 
 def find_app(location: str | None = None) -> Rota | None:
-    """Like `need_app`, but None when nobody named one and none is found."""
+    """Like `need_app`, but None when nobody named one and none is found. The modules of its tasks are imported."""
+    app = _locate(location)
+    if app is not None:
+        app.import_modules()
+    return app
+
+
+def _locate(location: str | None) -> Rota | None:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     location = location or load_settings().app.location
     if location is not None:
         return _app_at(location)
     for name in USUAL_MODULES:
-        if Path(f"{name}.py").is_file() and (apps := _apps_of(_import(name))):
+        if Path(f"{name}.py").is_file() and (apps := _apps_of(import_module(name))):
             return _only(name, apps)
     return None
 
@@ -63,7 +69,7 @@ def _app_at(location: str) -> Rota:
     from rota.app import Rota
 
     name, _, attribute = location.partition(":")
-    module = _import(name)
+    module = import_module(name)
     apps = _apps_of(module)
     if not attribute:
         if not apps:
@@ -89,21 +95,3 @@ def _only(module: str, apps: dict[str, Rota]) -> Rota:
         names = " or ".join(f"-a {module}:{name}" for name in apps)
         raise ConfigError(f"module {module} has {len(different)} applications: say which with {names}")
     return next(iter(different.values()))
-
-
-def _import(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigError(f"there is no module {name!r} in {Path.cwd()} or among the installed packages") from error
-        raise ConfigError(_describe_failure(name, error)) from error
-    except Exception as error:
-        raise ConfigError(_describe_failure(name, error)) from error
-
-
-def _describe_failure(name: str, error: Exception) -> str:
-    # The last frame is where the user's code went wrong; the frames before it are ours and the import system's.
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else f"{frame.filename}:{frame.lineno}"
-    return f"module {name!r} cannot be imported: {type(error).__name__}: {error} ({where})"

@@ -75,6 +75,10 @@ class AppSettings(Section):
         pattern=r"^[a-z0-9_][a-z0-9_.-]{0,62}\Z",
         description="What the application is called; those that share a database need names of their own.",
     )
+    modules: Names = Field(
+        default=(),
+        description="Modules that define its tasks, unless `Rota(modules=...)` names them; `shop.tasks.*` is a whole package.",
+    )
     apps: Names = Field(
         default=(), description="Modules whose tasks belong to it too, such as `rota.apps.feeds`; each has an `install(app)`."
     )

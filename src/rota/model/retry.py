@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -44,6 +44,14 @@ class Retry:
     def from_json(cls, value: dict[str, Any]) -> Retry:
         """The policy that `to_json` stored."""
         return cls(**value)
+
+
+def policy_of(retry: Retry | None, max_attempts: int | None, *, retries: int) -> Retry:
+    """Return a task's policy: `retry`, with `max_attempts` or else `retries` after the first attempt."""
+    retry = retry or Retry()
+    if max_attempts is not None:
+        check_max_attempts(max_attempts)
+    return replace(retry, max_attempts=max_attempts or retry.max_attempts or 1 + retries)
 
 
 def check_max_attempts(value: int) -> None:

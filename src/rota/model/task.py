@@ -101,6 +101,12 @@ def check_queue_name(name: str) -> None:
         raise UsageError(f"queue name {name!r} is not allowed: small letters, digits and _ . - only, at most 63")
 
 
+def check_weight(queue: str, value: int) -> None:
+    """Refuse a queue's weight that workers could not share their slots by."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
+        raise UsageError(f"weight={value!r} of queue {queue!r} is out of range: from 1 to 1000")
+
+
 def check_importable(handler: Callable[..., Any]) -> None:
     """Refuses a handler that another process could not find by its module and name."""
     module, name = getattr(handler, "__module__", None), getattr(handler, "__qualname__", None)

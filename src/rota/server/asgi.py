@@ -80,6 +80,7 @@ def make_asgi(app: Rota, *, settings: Settings | None = None) -> FastAPI:
     Mounted in another application, its requests work as they are; what goes on beside them (the worker inside, the timer, the
     end of streams) begins and ends with `running`, which that application's lifespan must enter.
     """
+    app.import_modules()
     state = State(app, with_secret(settings or app.settings))
     server = state.settings.server
     asgi = FastAPI(

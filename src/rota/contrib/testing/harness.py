@@ -179,6 +179,7 @@ class Harness:
 @contextmanager
 def harness(app: Rota, dsn: str) -> Iterator[Harness]:
     """Lets an application work on this database, which gets to know its tasks, for the length of a block."""
+    app.import_modules()
     with app.connected_to(dsn), psycopg.connect(dsn, autocommit=True, application_name="rota test") as conn:
         tasks.sync(conn, tasks=app.tasks.values(), queues=list(app.queues), limits=app.queue_limits)
         rota = Harness(app, dsn, conn)
