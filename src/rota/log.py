@@ -1,4 +1,4 @@
-"""What is written to standard error: text on a terminal, JSON elsewhere, one line each, without secrets."""
+"""What is written to standard error: text on a terminal and in a local environment, else JSON; one line each, without secrets."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _SAID_ELSEWHERE = ("event", "level", "at", "task", "job_id", "attempt", "correla
 configured: LogSettings | None = None  # what this process logs by, for the processes it starts
 
 
-def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> None:
+def configure_logging(settings: LogSettings, stream: TextIO | None = None, *, env: str = "production") -> None:
     """Sends structlog and the standard library's loggers to one stream (standard error) in one format."""
     global configured
-    configured = settings
     stream = stream or sys.stderr
     on_terminal = stream.isatty()
-    as_json = settings.format == "json" or (settings.format == "auto" and not on_terminal)
+    as_json = settings.format == "json" or (settings.format == "auto" and env != "local" and not on_terminal)
+    configured = settings.model_copy(update={"format": "json" if as_json else "text"})
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     first: list[Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -58,13 +58,15 @@ def _describe(operation: dict[str, Any], made: dict[str, Any]) -> list[str]:
     rows = [
         (f"`{each['name']}`", each["in"], _kind(each["schema"]), each.get("description") or each["schema"].get("description"))
         for each in operation.get("parameters", ())
+        if not each.get("deprecated")  # docs/other-names.md has those
     ]
     for schema in _bodies(operation):
         fields = _resolve(schema, made)
         required = fields.get("required", ())
         for name, field in fields.get("properties", {}).items():
             place = "body, required" if name in required else "body"
-            rows.append((f"`{name}`", place, _kind(field), field.get("description")))
+            if not field.get("deprecated"):
+                rows.append((f"`{name}`", place, _kind(field), field.get("description")))
     if rows:
         lines += ["", "| | in | | |", "|---|---|---|---|"]
         lines += ["| " + " | ".join(_cell(cell or "") for cell in row) + " |" for row in rows]

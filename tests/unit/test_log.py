@@ -40,9 +40,18 @@ def test_json_where_there_is_no_terminal(written: io.StringIO) -> None:
     assert ours["at"].endswith("Z")
 
 
-@pytest.mark.req("O01")
-def test_text_when_asked_for(written: io.StringIO) -> None:
-    configure_logging(LogSettings(format="text"), written)
+@pytest.mark.req("O01", "T12")
+def test_json_is_for_staging_and_production_and_text_for_local(written: io.StringIO) -> None:
+    for env in ("staging", "production"):
+        configure_logging(LogSettings(), written, env=env)
+        structlog.get_logger().info("sent", env=env)
+    assert [line["env"] for line in lines(written)] == ["staging", "production"]
+
+
+@pytest.mark.req("O01", "T12")
+@pytest.mark.parametrize("settings", [{"format": "text"}, {"env": "local"}], ids=["asked for", "local"])
+def test_text_when_asked_for_or_local(written: io.StringIO, settings: dict[str, str]) -> None:
+    configure_logging(LogSettings(format=settings.get("format", "auto")), written, env=settings.get("env", "production"))
     structlog.get_logger().info("sent", user_id=7)
     logging.getLogger("shop").error("broken")
     first, second = written.getvalue().splitlines()

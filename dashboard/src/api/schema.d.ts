@@ -2597,6 +2597,11 @@ export interface components {
             until?: string | null;
             /** @description A search in one line; words without a name are text of the error. */
             q?: string | null;
+            /**
+             * @deprecated
+             * @description Another name of `task`.
+             */
+            type?: string | null;
         };
         /** @description A job with everything that is known about it. */
         JobRecord: {
@@ -2787,8 +2792,24 @@ export interface components {
             /** @default 30 */
             timeout_s: number;
             retry?: components["schemas"]["RetryPolicy"] | null;
+            /**
+             * @deprecated
+             * @description Attempts after the first one: `retry.max_attempts` less one.
+             */
+            max_retries?: number | null;
             idempotency_key?: string | null;
             signing_secret?: string | string[] | null;
+            /**
+             * @deprecated
+             * @description Another name of `run_at`.
+             */
+            scheduled_at?: string | null;
+            /**
+             * @deprecated
+             * @description Another name of `timeout_s`.
+             * @default 30
+             */
+            timeout_seconds: number;
         };
         /** @description Somebody is to read a feed. */
         NewSubscription: {
@@ -3155,6 +3176,16 @@ export interface components {
             tz?: string | null;
             /** @default 5 */
             count: number;
+            /**
+             * @deprecated
+             * @description Another name of `cron`.
+             */
+            cron_expr?: string | null;
+            /**
+             * @deprecated
+             * @description Another name of `tz`.
+             */
+            timezone?: string | null;
         };
         /** @description A queue: how full it is, how far behind, and who works it. */
         Queue: {
@@ -3334,6 +3365,21 @@ export interface components {
             finish_within?: (number | string) | null;
             name: string;
             task: string;
+            /**
+             * @deprecated
+             * @description Another name of `task`.
+             */
+            job_type?: string;
+            /**
+             * @deprecated
+             * @description Another name of `cron`.
+             */
+            cron_expr?: string | null;
+            /**
+             * @deprecated
+             * @description Another name of `tz`.
+             */
+            timezone?: string | null;
         };
         /** @description What changes of a schedule: members that are not given stay; null takes a setting away. */
         ScheduleChange: {
@@ -3359,6 +3405,21 @@ export interface components {
             start_within?: (number | string) | null;
             finish_within?: (number | string) | null;
             task?: string | null;
+            /**
+             * @deprecated
+             * @description Another name of `task`.
+             */
+            job_type?: string | null;
+            /**
+             * @deprecated
+             * @description Another name of `cron`.
+             */
+            cron_expr?: string | null;
+            /**
+             * @deprecated
+             * @description Another name of `tz`.
+             */
+            timezone?: string | null;
         };
         /** @description A schedule, its next times as long as it is enabled, and what became of its last instants, the newest first. */
         ScheduleDetail: {
@@ -4409,8 +4470,15 @@ export interface operations {
                 count?: boolean;
                 /** @description `next` of the page before; a page begins after its last item. */
                 cursor?: string | null;
+                /** @description Jobs to skip. Prefer `cursor`: new jobs move what an offset points to. */
+                offset?: number;
                 /** @description At most so many items; more than 1000 are as 1000. */
                 limit?: number;
+                /**
+                 * @deprecated
+                 * @description Another name of `task`.
+                 */
+                type?: string | null;
             };
             header?: never;
             path?: never;
@@ -4507,6 +4575,11 @@ export interface operations {
                 until?: string | null;
                 /** @description A search in one line; words without a name are text of the error. */
                 q?: string | null;
+                /**
+                 * @deprecated
+                 * @description Another name of `task`.
+                 */
+                type?: string | null;
             };
             header?: never;
             path?: never;
@@ -4550,6 +4623,11 @@ export interface operations {
                 until?: string | null;
                 /** @description A search in one line; words without a name are text of the error. */
                 q?: string | null;
+                /**
+                 * @deprecated
+                 * @description Another name of `task`.
+                 */
+                type?: string | null;
             };
             header?: never;
             path?: never;
@@ -4934,6 +5012,16 @@ export interface operations {
                 /** @description Of the cron. */
                 tz?: string | null;
                 count?: number;
+                /**
+                 * @deprecated
+                 * @description Another name of `cron`.
+                 */
+                cron_expr?: string | null;
+                /**
+                 * @deprecated
+                 * @description Another name of `tz`.
+                 */
+                timezone?: string | null;
             };
             header?: never;
             path?: never;

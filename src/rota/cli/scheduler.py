@@ -33,7 +33,7 @@ def scheduler(ctx: typer.Context) -> None:
         return
     end_with_parent()
     settings = load_settings()
-    configure_logging(settings.log)
+    configure_logging(settings.log, env=settings.app.env)
     check_schema(settings.database)
     asyncio.run(_schedule(settings))
 

@@ -53,7 +53,7 @@ def server(
     if missing := missing_extra():
         raise ConfigError(f"`rota server` needs {', '.join(missing)}: {how_to_install('server')}")
     settings = load_settings()
-    configure_logging(settings.log)
+    configure_logging(settings.log, env=settings.app.env)
     _have_secret(settings)
     if fd is not None:
         _serve(location, take_over(fd))

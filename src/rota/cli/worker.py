@@ -48,7 +48,7 @@ def worker(
     """
     end_with_parent()
     settings = load_settings(jobs_worker_concurrency=concurrency, jobs_queues=",".join(queue) if queue else None)
-    configure_logging(settings.log)
+    configure_logging(settings.log, env=settings.app.env)
     if processes > 1:
         flags = _flags(location, queue, concurrency)
         raise typer.Exit(asyncio.run(_supervise(flags, processes, metrics_port, settings)))

@@ -175,7 +175,9 @@ class LogSettings(Section):
     """`[log]`: what is written to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The least level that is written.")
-    format: Literal["auto", "text", "json"] = Field(default="auto", description="`auto` is text on a terminal, JSON elsewhere.")
+    format: Literal["auto", "text", "json"] = Field(
+        default="auto", description="`auto` is text on a terminal and where app.env is `local`, else JSON."
+    )
 
 
 class LogsSettings(Section):

@@ -45,10 +45,12 @@ Progress = Callable[["Bulk"], None]
 class JobPlane(Plane):
     """What operators see and do of jobs."""
 
-    async def list_jobs(self, filter: JobFilter | None = None, *, before: UUID | None = None, limit: int = 50) -> JobPage:
+    async def list_jobs(
+        self, filter: JobFilter | None = None, *, before: UUID | None = None, offset: int = 0, limit: int = 50
+    ) -> JobPage:
         """The newest jobs that match."""
         async with self._for("jobs.read") as conn:
-            return await service.list_jobs(conn, filter, before=before, limit=limit)
+            return await service.list_jobs(conn, filter, before=before, offset=offset, limit=limit)
 
     async def count_jobs(self, filter: JobFilter) -> Capped:
         """How many jobs match, as far as that can be known cheaply."""

@@ -24,6 +24,7 @@ from rota.store.jobs_read import JobRecord, JobSummary, Relative, RunRecord
 from rota.store.workers_read import WorkerRecord
 
 MAX_LIMIT = 1000
+MAX_OFFSET = 10_000
 BULK_BATCH = 100
 LOCK_TRIES = 5
 RELATIVES_SHOWN = 100
@@ -89,12 +90,19 @@ class Queue:
     overridden: bool = False  # these two are an operator's and not code's
 
 
-async def list_jobs(conn: AsyncConn, filter: JobFilter | None = None, *, before: UUID | None = None, limit: int = 50) -> JobPage:
-    """The newest jobs that match, or those older than `before`."""
+async def list_jobs(
+    conn: AsyncConn, filter: JobFilter | None = None, *, before: UUID | None = None, offset: int = 0, limit: int = 50
+) -> JobPage:
+    """The newest jobs that match, or those older than `before`, without the first `offset` of them."""
     if not 1 <= limit <= MAX_LIMIT:
         raise UsageError(f"limit={limit!r} is out of range: from 1 to {MAX_LIMIT}")
+    if not 0 <= offset <= MAX_OFFSET:
+        raise UsageError(f"offset={offset!r} is out of range: from 0 to {MAX_OFFSET}")
     filter = filter or JobFilter()
-    ids, reached = await search.find(conn, filter, before=before, limit=limit + 1)
+    ids, reached = await search.find(conn, filter, before=before, limit=offset + limit + 1)
+    if reached is not None and len(ids) < offset:
+        raise UsageError(f"offset={offset} is farther than one request searches for this filter: follow `next` from page to page")
+    ids = ids[offset:]
     if len(ids) > limit:
         ids, reached = ids[:limit], ids[limit - 1]
     jobs = await jobs_read.summaries(conn, ids)

@@ -84,7 +84,8 @@ def make(schema: dict[str, Any], document: dict[str, Any], name: str = "", depth
 def _of_type(schema: dict[str, Any], document: dict[str, Any], name: str, depth: int) -> Any:
     match schema.get("type"):
         case "object" if "properties" in schema and depth > 0:
-            return {each: make(of, document, each, depth - 1) for each, of in schema["properties"].items()}
+            current = {each: of for each, of in schema["properties"].items() if not of.get("deprecated")}
+            return {each: make(of, document, each, depth - 1) for each, of in current.items()}
         case "object":
             more = schema.get("additionalProperties")
             if isinstance(_BY_NAME.get(name), dict):

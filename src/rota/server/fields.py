@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 from pydantic import (
@@ -13,11 +14,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     StrictBool,
     StrictInt,
     StrictStr,
     WithJsonSchema,
+    model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from rota.errors import UsageError
 from rota.model.duration import parse_duration
@@ -25,6 +30,7 @@ from rota.model.email import MAX_EMAIL, parse_email
 from rota.model.filters import check_text
 from rota.model.job_query import read_moment
 from rota.model.payload import MAX_PAYLOAD_BYTES
+from rota.server.other_names import documented, other_names, with_own_names
 
 MAX_INT = 2**63 - 1
 
@@ -33,6 +39,25 @@ class Body(BaseModel):
     """The body of a request: nothing that is not known, nothing that is not a number in JSON."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    other_names: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls.other_names = other_names(cls)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_other_names(cls, given: Any) -> Any:
+        return with_own_names(given, cls.other_names)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        made = handler(schema)
+        if cls.other_names:
+            properties = handler.resolve_ref_schema(made)["properties"]
+            properties.update(documented(properties, cls.other_names))
+        return made
 
 
 def _storable(text: str) -> str:

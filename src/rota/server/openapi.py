@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 
 from rota.server import examples
 from rota.server.guard import rule_of
+from rota.server.other_names import documented
 from rota.server.problem import CODES, MEDIA_TYPE
 
 DESCRIPTION = """\
@@ -108,6 +109,7 @@ def document(asgi: FastAPI, routers: Sequence[APIRouter]) -> dict[str, Any]:
     components["securitySchemes"] = SECURITY_SCHEMES
     for unused in ("HTTPValidationError", "ValidationError"):  # FastAPI's own form of errors, which nobody gets
         components["schemas"].pop(unused, None)
+    _document_other_names(made, routers)
     for (path, method), rule in rules(routers).items():
         if (operation := made["paths"].get(path, {}).get(method)) is not None:
             _complete(operation, rule)
@@ -115,6 +117,18 @@ def document(asgi: FastAPI, routers: Sequence[APIRouter]) -> dict[str, Any]:
     _portable(made)
     made["tags"] = [{"name": name, "description": words} for name, words in TAGS.items()]
     return made
+
+
+def _document_other_names(made: dict[str, Any], routers: Sequence[APIRouter]) -> None:
+    """Add what queries read under other names; in bodies the models' own schemas have it."""
+    for route in (route for router in routers for route in router.routes if isinstance(route, APIRoute)):
+        names: dict[str, str] = {}
+        for query in route.dependant.query_params:
+            names |= getattr(query.field_info.annotation, "other_names", {})
+        for method in (route.methods or ()) if names else ():
+            parameters = made["paths"][route.path_format][method.lower()]["parameters"]
+            own = {parameter["name"]: parameter for parameter in parameters if parameter["in"] == "query"}
+            parameters += [{**each, "name": other} for other, each in documented(own, names).items()]
 
 
 def _portable(schema: Any) -> None:

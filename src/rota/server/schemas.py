@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, StrictStr, model_validator
 
+from rota.control.service import MAX_OFFSET
 from rota.errors import UsageError
 from rota.model.filters import JobFilter
 from rota.model.job_query import parse_query
@@ -65,6 +66,9 @@ class JobQuery(JobMatch):
 
     count: bool = Field(default=False, description="Whether to count them, too, as far as that is cheap.")
     cursor: CursorText = None
+    offset: int = Field(
+        default=0, ge=0, le=MAX_OFFSET, description="Jobs to skip. Prefer `cursor`: new jobs move what an offset points to."
+    )
     limit: Limit = 50
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query
-from pydantic import ConfigDict, Field, SecretStr, StrictInt, StrictStr
+from pydantic import ConfigDict, Field, SecretStr, StrictInt, StrictStr, model_validator
 
 from rota.control import http_jobs
 from rota.control.http_jobs import MAX_LIMIT, Attempt, OwnJob, get_line, shown_new
@@ -54,8 +54,23 @@ class NewHttpJob(Body):
     run_at: Time | None = Field(default=None, description="When to call; at once if left out.")
     timeout_s: Annotated[float, Field(gt=0, le=3600, strict=True)] = 30
     retry: RetryPolicy | None = None
+    max_retries: Annotated[StrictInt, Field(ge=0, le=99)] | None = Field(
+        default=None, deprecated=True, description="Attempts after the first one: `retry.max_attempts` less one."
+    )
     idempotency_key: Text | None = Field(default=None, max_length=255)
     signing_secret: SecretStr | Annotated[list[SecretStr], Field(max_length=MAX_SECRETS)] | None = None
+
+    @model_validator(mode="after")
+    def _read_max_retries(self) -> NewHttpJob:
+        if (retries := self.__dict__["max_retries"]) is not None:  # as an attribute it would warn that it is deprecated
+            policy = self.retry or RetryPolicy()
+            if policy.max_attempts not in (None, retries + 1):
+                raise ValueError(
+                    f"max_retries={retries} and retry.max_attempts={policy.max_attempts} differ: "
+                    f"give only one of them, {retries} retries are {retries + 1} attempts"
+                )
+            self.retry = policy.model_copy(update={"max_attempts": retries + 1})
+        return self
 
     def options(self) -> CallOptions:
         """What it asks for, as the application takes it."""

@@ -15,6 +15,7 @@ from rota.control.job_stats import JobStats
 from rota.control.lineage import Lineage, Origin, RelativePage
 from rota.control.plane import ControlPlane
 from rota.control.service import Bulk, JobDetail
+from rota.errors import UsageError
 from rota.model.capped import Capped
 from rota.model.filters import RunFilter
 from rota.server.etag import TaggedRoute
@@ -69,8 +70,10 @@ async def list_jobs(control: Reads, query: Annotated[JobQuery, Query()]) -> Page
     However many jobs there are, one answer looks at some of them only: where few match, a page may be short and have a `next`.
     """
     filter = query.filter()
+    if query.cursor is not None and query.offset:
+        raise UsageError(f"offset={query.offset} and cursor both say where the page begins: give only one of them")
     before = decode_id("jobs", query.cursor)
-    page = await control.list_jobs(filter, before=before, limit=query.limit)
+    page = await control.list_jobs(filter, before=before, offset=query.offset, limit=query.limit)
     count = await control.count_jobs(filter) if query.count else None
     return Page(items=page.jobs, next=next_cursor("jobs", page.next), count=count)
 
