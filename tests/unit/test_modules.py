@@ -88,6 +88,7 @@ def test_the_pytest_plugin_imports_them(project: Path, dsn: str) -> None:
     from app import app
 
     with harness(app, dsn) as rota:
+        rota.assert_not_enqueued("digest")  # refuses a task that the application does not have
         app.enqueue("digest")
         rota.assert_enqueued("digest")
         assert rota.drain_sync() == {"completed": 1}
