@@ -15,11 +15,12 @@ from rota.config.redirect import redirected, redirecting, settings_at
 from rota.db.pool import Pools
 from rota.db.single import SingleConnections
 from rota.db.steps import Steps
-from rota.errors import UnknownTask, UsageError, did_you_mean
+from rota.errors import UsageError
 from rota.events import Events
 from rota.model.duration import Duration, parse_duration
 from rota.model.job import Enqueued, JobOptions, JobSettings, NewJob, encode_object
 from rota.model.limits import QueueLimits, parse_rate
+from rota.model.options import RECURRING_HINTS, refuse_unknown
 from rota.model.retry import Retry, policy_of
 from rota.model.schedule import Timing
 from rota.model.secret import use_keys
@@ -35,13 +36,13 @@ from rota.model.task import (
     check_schedule,
     check_weight,
 )
-from rota.model.task_meta import TaskMeta, with_meta
+from rota.model.task_meta import RECURRING_OPTIONS, TaskMeta, with_meta
 from rota.modules import alias_main, check_names, import_modules
 from rota.recurring import KeyTemplate, Recurring, RecurringDefinition
 from rota.schedules import Schedules
 from rota.store import hooks
 from rota.store.intake import Intake
-from rota.task import Anything, Definition, Task, jobs_of_event, read_handler
+from rota.task import Anything, Definition, Task, jobs_of_event, read_handler, unknown_task
 
 if TYPE_CHECKING:
     from rota.control.access import Policy
@@ -203,6 +204,7 @@ class Rota:
         """
 
         def define(handler: Callable[..., Any]) -> Any:
+            refuse_unknown("@app.recurring", meta, [*RECURRING_OPTIONS, *TaskMeta.__annotations__], RECURRING_HINTS)
             template = KeyTemplate(key)
             task = self.task(
                 name=name,
@@ -394,6 +396,4 @@ class Rota:
 
             if (own := own_task(name)) is not None:
                 return own
-        shown = sorted(each for each, spec in self._tasks.items() if not spec.system)
-        hint = did_you_mean(name, self._tasks, f"defined are {', '.join(shown) or 'none'}")
-        raise UnknownTask(f"there is no task {name!r}: {hint}")
+        raise unknown_task(name, self._tasks)

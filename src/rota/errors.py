@@ -4,6 +4,7 @@
     ├── ConfigError            a setting, an option or the set-up is wrong
     ├── UsageError             the call itself is wrong
     │   ├── PayloadError       the arguments cannot be stored, or do not fit the task
+    │   ├── UnknownOption      no option of that name (a TypeError too)
     │   ├── UnknownTask        no task of that name
     │   ├── UnknownQueue       no queue of that name
     │   ├── InvalidSchedule    a cron expression or a time zone that means nothing
@@ -75,6 +76,12 @@ class PayloadError(UsageError):
     """The arguments cannot be stored, or do not fit the task."""
 
     code = "payload"
+
+
+class UnknownOption(UsageError, TypeError):
+    """No option of that name exists."""
+
+    code = "unknown_option"
 
 
 class UnknownTask(UsageError):

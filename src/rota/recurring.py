@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from rota.db.steps import Steps
 from rota.errors import NotFound, UsageError
 from rota.model.duration import Duration, parse_duration
 from rota.model.job import MAX_KEY_BYTES
+from rota.model.options import RECURRING_METHODS, no_attribute
 from rota.model.task import TaskSpec
 from rota.store import schedule_changes as store
 from rota.store.intake import Intake
@@ -72,6 +73,12 @@ class BoundRecurring(Generic[P, R]):
         self._history = history
         self._conn = conn
         self._first_run_at = first_run_at
+
+    if not TYPE_CHECKING:  # to a type checker every attribute would exist
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say what to call here for a method that other libraries have, such as `delay`."""
+            no_attribute(self, name, RECURRING_METHODS)
 
     def using(
         self, *, conn: Any = None, every: Duration | None = None, first_run_at: datetime | None = None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from rota.errors import UsageError
+from rota.errors import UnknownTask, UsageError, did_you_mean
 from rota.model.job import Enqueued, JobOptions, JobSettings, NewJob
+from rota.model.options import METHODS, no_attribute
 from rota.model.payload import PayloadSchema
 from rota.model.task import TaskSpec, check_task_name
 from rota.store.intake import Intake
@@ -28,6 +29,12 @@ class BoundTask(Generic[P, R]):
         self._intake = intake
         self._settings = settings
         self._conn = conn
+
+    if not TYPE_CHECKING:  # to a type checker every attribute would exist
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say what to call here for a method that other libraries have, such as `delay`."""
+            no_attribute(self, name, METHODS)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Stores a job that will call the handler with these arguments."""
@@ -99,6 +106,13 @@ def jobs_of_event(
         for spec in tasks
         if event in spec.listens
     ]
+
+
+def unknown_task(name: str, tasks: Mapping[str, TaskSpec]) -> UnknownTask:
+    """Return the error about a name that no task has."""
+    shown = sorted(each for each, spec in tasks.items() if not spec.system)
+    hint = did_you_mean(name, tasks, f"defined are {', '.join(shown) or 'none'}")
+    return UnknownTask(f"there is no task {name!r}: {hint}")
 
 
 def read_handler(handler: Callable[..., Any], name: str | None) -> TaskSpec:

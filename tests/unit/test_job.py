@@ -74,7 +74,7 @@ class TestSettings:
             PLAIN.changed(**options)
 
     def test_unknown_option(self):
-        with pytest.raises(TypeError, match="unknown settings of a job: dealy"):
+        with pytest.raises(TypeError, match="a job has no option 'dealy': did you mean 'delay'"):
             PLAIN.changed(dealy="5m")  # type: ignore[call-arg]
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections import OrderedDict, namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -158,11 +160,27 @@ class TestSignature:
         with pytest.raises(UsageError, match="an annotation names 'Nowhere'"):
             schema(handler)
 
-    def test_type_without_a_json_form(self):
-        def handler(a: object.__class__, b: UsageError) -> None: ...
+    @pytest.mark.parametrize("kind", [UsageError, list[UsageError], UsageError | None, type, Callable[[int], int], bytearray])
+    def test_a_type_that_cannot_be_stored_is_explained(self, kind):
+        def handler(number: int, thing: kind) -> None: ...
 
-        with pytest.raises(UsageError, match="task handler: its arguments have no JSON form"):
+        with pytest.raises(
+            UsageError, match=r"task handler: parameter thing has the type .*, which cannot be stored as JSON"
+        ) as caught:
             schema(handler)
+        assert "Supported are str, int, " in str(caught.value)
+        assert "pass its id, and load it in the handler" in str(caught.value)
+        assert not re.search("pydantic-core|arbitrary_types|errors.pydantic.dev|core_schema", str(caught.value))
+
+    def test_a_model_that_is_incomplete_says_what_is_missing(self):
+        class Cart(BaseModel):
+            items: list[Item]  # noqa: F821
+
+        def handler(number: int, cart: Cart) -> None: ...
+
+        with pytest.raises(UsageError, match=r"the type of parameter cart, Cart, is incomplete: .*Item") as caught:
+            schema(handler)
+        assert "errors.pydantic.dev" not in str(caught.value)
 
 
 class TestModel:

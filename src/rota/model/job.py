@@ -12,6 +12,7 @@ from uuid import UUID
 
 from rota.errors import UsageError
 from rota.model.duration import Duration, parse_duration
+from rota.model.options import JOB_HINTS, refuse_unknown
 from rota.model.retry import Retry, check_max_attempts
 from rota.model.roundtrip import has_nul, show
 from rota.model.task import TaskSpec, check_priority, check_queue_name
@@ -103,8 +104,8 @@ class JobSettings:
         given = {name: value for name, value in options.items() if value is not None}
         if not given:
             return self
-        if unknown := given.keys() - _READ.keys():
-            raise TypeError(f"unknown settings of a job: {', '.join(sorted(unknown))}; known are {', '.join(_READ)}")
+        if given.keys() - _READ.keys():
+            refuse_unknown("a job", given, _READ, JOB_HINTS)
         if "delay" in given and "run_at" in given:
             raise UsageError(f"give delay={given['delay']!r} or run_at={given['run_at']!r}, not both")
         changes: dict[str, Any] = {}

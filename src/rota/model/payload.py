@@ -13,11 +13,18 @@ from pydantic_core import CoreConfig, SchemaSerializer
 from typing_extensions import TypedDict
 
 from rota.errors import PayloadError, UsageError, did_you_mean
+from rota.model.options import is_job_option
 from rota.model.roundtrip import difference, has_nul, is_plain, show
 from rota.model.secret import MARK, check_key, needs_key
 from rota.model.signature import Parameter, read_signature
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
+
+SUPPORTED = (
+    "Supported are str, int, float, bool, None, bytes, datetime, date, time, timedelta, Decimal, UUID, Path, enums and Literal; "
+    "list, tuple, set and dict of these; dataclasses, named tuples, TypedDicts and pydantic models."
+)
+_INCOMPLETE = ("class-not-fully-defined", "undefined-annotation")  # pydantic's codes: what is missing is said in its first line
 
 _READ = ConfigDict(extra="forbid", allow_inf_nan=False, val_json_bytes="base64")
 _WRITTEN = CoreConfig(ser_json_bytes="base64")
@@ -35,8 +42,8 @@ class PayloadSchema:
             adapter: TypeAdapter[Any] = TypeAdapter(self._model or _typed_dict(task, parameters))
             adapter.rebuild(raise_errors=True)
             self.json_schema = _object_schema(adapter)
-        except (PydanticUserError, TypeError) as error:
-            raise UsageError(f"task {task}: its arguments have no JSON form: {error}") from error
+        except (PydanticUserError, NameError, TypeError) as error:
+            raise UsageError(f"task {task}: {_no_json_form(parameters, error)}") from error
         self.has_secrets = MARK in json.dumps(self.json_schema)
         self._plain = self._model is None and all(is_plain(parameter.annotation) for parameter in parameters)
         self._check = adapter.validator.validate_python
@@ -59,7 +66,7 @@ class PayloadSchema:
         try:
             value = self._check(given, strict=True)
         except ValidationError as error:
-            self._refuse(error)
+            self._refuse(error, called=True)
         except RecursionError:
             self._refuse_depth()
         if self._plain:
@@ -116,7 +123,7 @@ class PayloadSchema:
         name = self._sole_name
         for other in given:
             if other != name:
-                raise PayloadError(self._unknown(other))
+                raise PayloadError(self._unknown(other, called=True))
         if name not in given:
             raise PayloadError(f"{self.task}: {name} is missing, expected {self._parameters[name].expected}")
         if not isinstance(given[name], self._parameters[name].annotation):  # pydantic would take a dict for it
@@ -180,12 +187,14 @@ class PayloadSchema:
                 return f"{name}={show(item)} "
         return "the payload "
 
-    def _unknown(self, name: str) -> str:
+    def _unknown(self, name: str, *, called: bool) -> str:
         names = list(self.json_schema.get("properties", {})) if self._model is None else list(self._parameters)
         hint = did_you_mean(name, names, f"it takes {', '.join(names) or 'none'}")
+        if called and is_job_option(name):
+            hint += f'; an option of the job goes into using(), as in {self.task}.using(delay="5m").enqueue(...)'
         return f"{self.task} has no parameter {name}: {hint}"
 
-    def _refuse(self, error: ValidationError) -> NoReturn:
+    def _refuse(self, error: ValidationError, *, called: bool = False) -> NoReturn:
         reasons = error.errors(include_url=False, include_context=False)
         # A misspelled name is both missing and unknown; the unknown one is what helps.
         reason = next((each for each in reasons if each["type"] == "extra_forbidden"), reasons[0])
@@ -194,7 +203,7 @@ class PayloadSchema:
         parameter = self._parameters.get(str(loc[0])) if loc and self._model is None else None
         expected = f", expected {parameter.expected}" if parameter is not None else ""
         if reason["type"] == "extra_forbidden" and len(loc) == 1:
-            message = self._unknown(where)
+            message = self._unknown(where, called=called)
         elif reason["type"] == "missing":
             message = f"{self.task}: {where} is missing{expected}"
         else:
@@ -204,6 +213,28 @@ class PayloadSchema:
 
     def _refuse_depth(self) -> NoReturn:
         raise PayloadError(f"{self.task}: the payload is nested too deeply: at most about 200 levels") from None
+
+
+def _no_json_form(parameters: list[Parameter], error: Exception) -> str:
+    """Name the parameter whose type cannot be stored, and what can be."""
+    for parameter in parameters:
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(parameter.annotation)
+            adapter.rebuild(raise_errors=True)
+            adapter.json_schema()
+        except (PydanticUserError, NameError, TypeError) as found:
+            incomplete = found if getattr(found, "code", None) in _INCOMPLETE else None
+            if incomplete is not None:
+                return f"the type of parameter {parameter.name}, {parameter.expected}, is incomplete: {_first_line(found)}"
+            return (
+                f"parameter {parameter.name} has the type {parameter.expected}, which cannot be stored as JSON. {SUPPORTED} "
+                "For any other object pass its id, and load it in the handler"
+            )
+    return f"its parameters cannot be stored as JSON: {_first_line(error)}. {SUPPORTED}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")
 
 
 def _sole_model(parameters: list[Parameter]) -> type[BaseModel] | None:

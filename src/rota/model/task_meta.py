@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from rota.errors import UsageError
 from rota.model.filters import check_text
 from rota.model.limits import check_concurrency, check_concurrency_key, parse_rate
+from rota.model.options import TASK_HINTS, refuse_unknown
 from rota.model.task import TaskSpec
 
 MAX_DESCRIPTION = 1000
@@ -20,6 +21,10 @@ MAX_RETENTION_DAYS = 36_500
 MAX_RETENTION_COUNT = 100_000_000
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,49}")
+
+
+TASK_OPTIONS = ("name", "queue", "priority", "retry", "max_attempts", "timeout", "isolate", "max_concurrency", "schedule", "on")
+RECURRING_OPTIONS = ("key", "name", "every", "queue", "priority", "retry", "timeout", "isolate", "max_concurrency", "history")
 
 
 class TaskMeta(TypedDict, total=False):
@@ -54,8 +59,10 @@ def with_meta(
     concurrency_key: str | None = None,
     key_concurrency: int | None = None,
     key_rate: str | None = None,
+    **unknown: Any,
 ) -> TaskSpec:
     """The task with what is said of it here; else the first paragraph of its handler's docstring describes it."""
+    refuse_unknown("@app.task", unknown, [*TASK_OPTIONS, *TaskMeta.__annotations__], TASK_HINTS)
     for name, value in (("enabled", enabled), ("system", system)):
         if not isinstance(value, bool):
             raise UsageError(f"{name}={value!r} of task {spec.name!r} is not a boolean: give True or False")
