@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,13 @@ app = Rota()
 @app.task
 def send(user_id: int, lang: str = "en") -> None: ...
 """
+
+
+class Terminal(io.StringIO):
+    """Somebody who answers."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -85,7 +93,7 @@ class TestCreate:
         assert answer.err.startswith("schedule poll is made: every 5m, next 2030-03-25 ")
 
     def test_disabled(self, rota: Rota) -> None:
-        assert rota("schedules", "create", "poll", "work", "--every", "5m", "--disabled", "--json").data["enabled"] is False
+        assert rota("schedules", "create", "poll", "work", "--every", "5m", "--enabled", "false", "--json").data["enabled"] is False
 
     def test_a_name_that_is_taken(self, rota: Rota) -> None:
         rota("schedules", "create", "poll", "work", "--every", "5m")
@@ -193,12 +201,14 @@ class TestChanges:
         for verb in ("enable", "disable", "run", "show", "next"):
             assert rota("schedules", verb, "fetch/feed:2").code == 3
 
-    def test_delete_asks(self, rota: Rota) -> None:
+    def test_delete_asks_at_a_terminal_only(self, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
         rota("schedules", "create", "poll", "work", "--every", "1m")
-        asked = rota("schedules", "delete", "poll")
-        assert asked.code == 2
-        assert "add --yes" in asked.err
-        assert rota("schedules", "delete", "poll", "--yes").err == "schedule poll is removed\n"
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdin", Terminal("n\n"))
+            asked = rota("schedules", "delete", "poll")
+        assert asked.code == 1
+        assert "This will remove the schedule poll and its ledger. Continue?" in asked.err
+        assert rota("schedules", "delete", "poll").err == "schedule poll is removed\n"
         assert rota("schedules", "delete", "poll", "--yes").code == 3
 
     def test_a_recurring_row_is_not_deleted(self, rota: Rota, conn: Conn) -> None:
@@ -218,7 +228,7 @@ class TestChanges:
 class TestList:
     def test_it_works(self, rota: Rota, conn: Conn, clock: Clock) -> None:
         rota("schedules", "create", "digest", "work", "--cron", "0 9 * * *", "--tz", "UTC")
-        rota("schedules", "create", "archive", "work", "--every", "1h", "--disabled")
+        rota("schedules", "create", "archive", "work", "--every", "1h", "--enabled", "false")
         ensure(conn, "feed:1")
         clock.move(timedelta(minutes=1))
         assert rota("scheduler", "tick").out == "2 jobs enqueued\n"

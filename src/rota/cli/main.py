@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import rota
+from rota.cli.other_names import with_own_options
 from rota.errors import RotaError
 
 COMMANDS = {
@@ -62,6 +63,7 @@ class Nouns(TyperGroup):
             noun = importlib.import_module(f"rota.cli.{name}")
             found = typer.main.get_command(noun.app)
             found.name = name
+            rest = with_own_options(name, found, rest)
         return name, found, rest
 
 

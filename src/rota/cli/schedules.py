@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -49,6 +50,7 @@ StartsOption = Annotated[str | None, typer.Option(help="No instant before this t
 EndsOption = Annotated[str | None, typer.Option(help="No instant after this time.")]
 StartWithinOption = Annotated[str | None, typer.Option(help="A job that has not begun so long after its instant is an alert.")]
 FinishWithinOption = Annotated[str | None, typer.Option(help="A job that has not ended so long after its instant is an alert.")]
+EnabledOption = Annotated[str | None, typer.Option(metavar="true|false", help="Whether it fires; a new one does.")]
 CountOption = Annotated[int, typer.Option("-n", min=1, max=MOST_TIMES, help="So many times.")]
 
 
@@ -109,7 +111,7 @@ def create(
     ends_at: EndsOption = None,
     start_within: StartWithinOption = None,
     finish_within: FinishWithinOption = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Do not let it fire yet.")] = False,
+    enabled: EnabledOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a schedule: give --cron or --every.
@@ -130,9 +132,9 @@ def create(
     timing = _read_timing(cron_expression, interval, tz, policies)
     arguments = read_object(payload or "{}")
     check_name(name)
-    options = _given(queue=queue, priority=priority, max_attempts=max_attempts)
+    options = _given(queue=queue, priority=priority, max_attempts=max_attempts, enabled=_read_bool(enabled, "--enabled"))
     made = operate(
-        lambda control: control.create_schedule(name, task, timing, payload=arguments, enabled=not disabled, **options),
+        lambda control: control.create_schedule(name, task, timing, payload=arguments, **options),
         find_code(location),
     )
     _tell(made, "made", as_json)
@@ -157,7 +159,7 @@ def update(
     ends_at: EndsOption = None,
     start_within: StartWithinOption = None,
     finish_within: FinishWithinOption = None,
-    enabled: Annotated[str | None, typer.Option(metavar="true|false", help="Whether it fires.")] = None,
+    enabled: EnabledOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change some of a schedule; what is not given stays as it is."""
@@ -177,7 +179,7 @@ def update(
         ends_at=ends_at and read_moment(ends_at, "--ends-at"),
         start_within=start_within,
         finish_within=finish_within,
-        enabled=None if enabled is None else _read_bool(enabled, "--enabled"),
+        enabled=_read_bool(enabled, "--enabled"),
     )
     if not changes:
         raise UsageError("nothing to change: give at least one option, such as --cron or --enabled")
@@ -204,7 +206,8 @@ def delete(name: NameArgument, yes: YesOption = False, as_json: JsonOption = Fal
     if record.key is not None:
         raise UsageError(f"{name} is a recurring row, which its application makes: `rota schedules disable {name}` stops it")
     origin = " Its code will make it again when a worker starts; `disable` lasts." if record.definition is not None else ""
-    confirm(f"This will remove the schedule {name} and its ledger.{origin} Go on?", yes=yes)
+    # A script that names one schedule means it: only a person at a terminal is asked.
+    confirm(f"This will remove the schedule {name} and its ledger.{origin} Continue?", yes=yes or not sys.stdin.isatty())
     operate(lambda control: control.delete_schedule(name))
     if as_json:
         print_json({"name": name})
@@ -265,10 +268,10 @@ def _read_timing(expression: str | None, interval: str | None, tz: str | None, p
     return every(interval, **policies)
 
 
-def _read_bool(text: str, name: str) -> bool:
-    if text not in ("true", "false"):
+def _read_bool(text: str | None, name: str) -> bool | None:
+    if text not in (None, "true", "false"):
         raise UsageError(f"{name}={text!r} is not a boolean: write true or false")
-    return text == "true"
+    return None if text is None else text == "true"
 
 
 def _given(**options: Any) -> dict[str, Any]:
