@@ -87,6 +87,25 @@ class TestBodies:
         assert sent < 20_000_000
         writer.close()
 
+    @pytest.mark.req("T09")
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            b"Content-Length: 5\r\nTransfer-Encoding: chunked",
+            b"transfer-encoding: chunked\r\ncontent-length: 0",
+            b"Content-Length: 5\r\nTransfer_Encoding: chunked",
+            b"TRANSFER_ENCODING: chunked",
+            b"Content_Length: 5",
+        ],
+    )
+    async def test_one_whose_end_is_ambiguous_is_refused_and_the_connection_closed(self, small: Serving, headers: bytes) -> None:
+        smuggled = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+        answer = await talk(small.port, b"POST /echo HTTP/1.1\r\nHost: a\r\n" + headers + b"\r\n\r\n0\r\n\r\n" + smuggled)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert answer.count(b"HTTP/1.1") == 1
+        assert b"connection: close" in answer.lower()
+        assert b"application/problem+json" in answer
+
     async def test_a_length_that_is_none(self, small: Serving) -> None:
         for length in (b"1e3", b"+5", b"0x10", b"5 5", b"", b"99999999999999999999999"):
             answer = await talk(small.port, b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: " + length + b"\r\n\r\n")

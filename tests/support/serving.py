@@ -15,6 +15,7 @@ from tests.support.wait import until
 from rota import Rota
 from rota.config import Settings, load_settings
 from rota.server.asgi import make_asgi
+from rota.server.connections import Gate
 from rota.server.listening import open_socket
 from rota.server.run import Listener
 from rota.server.state import State
@@ -53,7 +54,7 @@ async def serving(app: Rota) -> AsyncIterator[Serving]:
     """Run a server of an application during a block."""
     asgi = make_asgi(app)
     try:
-        async with listening_to(asgi) as (port, client):
+        async with listening_to(asgi, Gate(app.settings.server)) as (port, client):
             try:
                 yield Serving(app, asgi, port, client)
             finally:
@@ -63,11 +64,11 @@ async def serving(app: Rota) -> AsyncIterator[Serving]:
 
 
 @asynccontextmanager
-async def listening_to(asgi: Any) -> AsyncIterator[tuple[int, aiohttp.ClientSession]]:
+async def listening_to(asgi: Any, gate: Gate | None = None) -> AsyncIterator[tuple[int, aiohttp.ClientSession]]:
     """Run any ASGI application on a free port during a block; that port, and a client of it, which keeps no cookies."""
     with open_socket("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
-        listener = Listener(asgi, stop_within_s=5)
+        listener = Listener(asgi, stop_within_s=5, gate=gate)
         task = asyncio.create_task(listener.serve([listening]))
         try:
             await until(lambda: listener.started or task.done(), what="for the server to start")

@@ -50,6 +50,23 @@ class ServerSettings(Section):
     metrics_public: bool = Field(
         default=False, description="Whether `/metrics` is for everybody; else for who may do `metrics.read`, as by a token."
     )
+    max_connections: Whole = Field(
+        default=2000,
+        ge=1,
+        le=100_000,
+        description="Maximum number of open connections per process; fewer if it may open too few files.",
+    )
+    max_connections_per_peer: Whole = Field(
+        default=200,
+        ge=1,
+        le=100_000,
+        description="Maximum number of open connections from one IPv4 address or IPv6 /64 network, per process; "
+        "trusted proxies have no limit of their own.",
+    )
+    header_timeout_s: Seconds = Field(default=20, ge=1, le=300, description="Seconds within which a request's header must arrive.")
+    body_timeout_s: Seconds = Field(
+        default=60, ge=1, le=3600, description="Seconds within which a request's body must arrive, counted from its header."
+    )
     stream_clients: Whole = Field(default=500, ge=1, le=100_000, description="Live streams that one process serves at a time.")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.server.problem import problem
 from rota.server.scope import REQUEST_ID
 
+FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 CLOSE = {"connection": "close"}  # what is still to come of the body is not read
 
 
@@ -19,7 +22,7 @@ class BodyTooLong(HTTPException):
 
 
 class BodyLimit:
-    """Refuses bodies over a number of bytes: by what Content-Length says, and by counting what comes."""
+    """Refuse bodies over a number of bytes, by Content-Length and by counting what comes, and those whose end is ambiguous."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
@@ -29,6 +32,9 @@ class BodyLimit:
         """Lets a request pass, and counts its body on the way."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if (words := _ambiguous(scope["headers"])) is not None:
+            await problem(400, detail=words, request_id=scope.get(REQUEST_ID), headers=CLOSE)(scope, receive, send)
             return
         lengths = {value for name, value in scope["headers"] if name == b"content-length"}
         if lengths:
@@ -53,6 +59,17 @@ class BodyLimit:
             return message
 
         await self._app(scope, receive_some, send)
+
+
+def _ambiguous(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Say why it is not clear where a body ends: servers that disagree on that take part of it for another request."""
+    names = {name for name, _ in headers}
+    if names >= FRAMING:
+        return "a request has Content-Length or Transfer-Encoding, not both"
+    for name in names - FRAMING:
+        if (meant := name.replace(b"_", b"-")) in FRAMING:
+            return f"the header {name.decode()} is not allowed: other servers may take it for {meant.decode()}"
+    return None
 
 
 def _length(values: set[bytes]) -> int | None:

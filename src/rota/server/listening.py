@@ -6,7 +6,7 @@ import socket
 
 from rota.errors import ConfigError
 
-BACKLOG = 2048
+BACKLOG = 256  # connections that wait to be accepted; an event loop accepts all of them at once
 
 
 def open_socket(host: str, port: int) -> socket.socket:

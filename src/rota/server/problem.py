@@ -38,6 +38,7 @@ CODES: Mapping[int, tuple[str, str]] = {
     404: ("not_found", "there is nothing here"),
     405: ("method_not_allowed", "this address does not know that method; the header Allow names those it does"),
     406: ("not_acceptable", "this address has no such form of an answer"),
+    408: ("request_timeout", "the request did not arrive in time"),
     409: ("conflict", "what is there already forbids it: `detail` says what, and what to do"),
     411: ("length_required", "say how long the body is, with Content-Length"),
     412: ("stale", "it has been changed meanwhile: look at it again, and send its new ETag in If-Match"),

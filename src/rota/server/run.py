@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from http import HTTPStatus
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import h11
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rota.config import ServerSettings
 from rota.server.asgi import make_asgi
-from rota.server.headers import DEFAULTS, encode
-from rota.server.problem import CODES, MEDIA_TYPE
+from rota.server.connections import Gate, Protocol, reserve_descriptors
+from rota.server.listening import BACKLOG
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -32,35 +30,24 @@ UNREAD_S = 1.0  # for clients that do not read the end of their answer, once eve
 log = logging.getLogger("rota.server")
 
 
-class Protocol(H11Protocol):
-    """HTTP/1.1, where what is no HTTP at all is answered in the same form, and with the same headers, as everything else."""
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuses what cannot be read, and closes the connection."""
-        code, _ = CODES[400]
-        body = {"type": f"urn:rota:problem:{code}", "title": HTTPStatus(400).phrase, "status": 400, "code": code}
-        text = json.dumps({**body, "detail": msg, "request_id": None}).encode()
-        own = {"content-type": MEDIA_TYPE, "content-length": str(len(text)), "connection": "close"}
-        answer = (
-            h11.Response(status_code=400, headers=encode({**own, **DEFAULTS}), reason=b"Bad Request"),
-            h11.Data(data=text),
-            h11.EndOfMessage(),
-        )
-        with contextlib.suppress(h11.LocalProtocolError):  # an answer is on its way already
-            for event in answer:
-                self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-
 class Listener(uvicorn.Server):
     """Uvicorn without its handling of signals, and on a socket that is open already."""
 
-    def __init__(self, asgi: FastAPI, *, stop_within_s: float, on_listening: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        asgi: FastAPI,
+        *,
+        stop_within_s: float,
+        gate: Gate | None = None,
+        on_listening: Callable[[], None] = lambda: None,
+    ) -> None:
         self._on_listening = on_listening
+        protocol: Any = partial(Protocol, gate=gate or Gate(ServerSettings()))
         super().__init__(
             uvicorn.Config(
                 asgi,
-                http=Protocol,
+                http=protocol,
+                backlog=BACKLOG,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -131,7 +118,8 @@ async def serve(
     asgi = make_asgi(app)
     state: State = asgi.state.rota
     stop_within_s = app.settings.jobs.shutdown_timeout_s
-    listener = Listener(asgi, stop_within_s=stop_within_s, on_listening=on_listening)
+    gate = Gate(app.settings.server, reserve_descriptors(app.settings))
+    listener = Listener(asgi, stop_within_s=stop_within_s, gate=gate, on_listening=on_listening)
     broken = False
     ending: asyncio.Task[None] | None = None
 

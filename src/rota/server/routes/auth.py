@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -20,6 +19,7 @@ from rota.server.fields import Body, Email
 from rota.server.guard import Principal, check_origin, cookie_name, is_https, public, signed_in
 from rota.server.mail import sign_in_mail
 from rota.server.next_path import own_path
+from rota.server.proxies import peer_of
 from rota.server.state import State, state_of
 from rota.store import accounts as store
 
@@ -198,15 +198,8 @@ def _root(request: Request) -> str:
 
 
 def _peer(request: Request) -> str:
-    """The computer that asks: of IPv6 its network, since one has as many addresses as it likes."""
-    host = request.client.host if request.client else "nowhere"
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host[:100]
-    if isinstance(address, IPv6Address):
-        return str(address.ipv4_mapped) if address.ipv4_mapped else f"{IPv6Address(int(address) >> 64 << 64)}/64"
-    return str(address)
+    """Name the computer that the request comes from."""
+    return peer_of(request.client.host) if request.client else "nowhere"
 
 
 async def _form(request: Request) -> dict[str, str]:
