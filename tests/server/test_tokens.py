@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 from tests.support import people
 from tests.support.people import call
 from tests.support.serving import Serving
+from tests.support.wait import until
 
 from rota.contrib.testing.clock import Clock
+from rota.control.access import Actor
 from rota.control.accounts import hash_of
+from rota.errors import AuthError
 
 pytestmark = pytest.mark.req("A03")
 
@@ -84,6 +89,117 @@ async def test_a_token_makes_no_stronger_one(server: Serving, admin: people.Head
         for scopes, status in ((None, 403), (["users.change"], 403), (["jobs.read"], 201)):
             body = {"name": "x", **whose} | ({} if scopes is None else {"scopes": scopes})
             assert (await call(server, weak, "POST", path, body))[0] == status
+
+
+async def create(server: Serving, headers: people.Headers, **body: Any) -> Any:
+    """Create a token of one's own and return the answer."""
+    status, made = await call(server, headers, "POST", OWN, {"name": "x", **body})
+    assert status == 201, made
+    return made
+
+
+async def works(server: Serving, *made: Any) -> list[bool]:
+    """Return which tokens are accepted."""
+    return [(await call(server, bearer(each), "GET", "/auth/me"))[0] == 200 for each in made]
+
+
+@pytest.mark.req("T08")
+class TestDescendants:
+    """A token that a token creates never outlives it, and never does more."""
+
+    async def test_a_child_expires_with_its_parent_at_the_latest(
+        self, server: Serving, admin: people.Headers, conn: psycopg.Connection[Any]
+    ) -> None:
+        clock = Clock(conn)
+        clock.freeze()
+        parent = await create(server, admin, days=10)
+        clock.move(timedelta(days=3))
+        status, problem = await call(server, bearer(parent), "POST", OWN, {"name": "x", "days": 8})
+        assert (status, problem["code"]) == (403, "forbidden")
+        assert "outlives it" in problem["detail"]
+        child, short = await create(server, bearer(parent)), await create(server, bearer(parent), days=7)
+        grandchild = await create(server, bearer(child))
+        for each in (child, short, grandchild):
+            assert each["record"]["expires_at"] == parent["record"]["expires_at"]
+        brief = await create(server, bearer(child), days=1)
+        assert brief["record"]["expires_at"] < parent["record"]["expires_at"]
+        clock.move(timedelta(days=8))
+        assert await works(server, parent, child, grandchild) == [False, False, False]
+
+    async def test_revoking_a_token_revokes_its_descendants_and_nothing_else(self, server: Serving, admin: people.Headers) -> None:
+        root = await create(server, admin)
+        child = await create(server, bearer(root))
+        grandchild = await create(server, bearer(child))
+        sibling, stranger = await create(server, bearer(root)), await create(server, admin)
+        family = [root, child, grandchild, sibling, stranger]
+        assert [each["record"]["parent_id"] for each in family] == [
+            None,
+            root["record"]["id"],
+            child["record"]["id"],
+            root["record"]["id"],
+            None,
+        ]
+        await call(server, admin, "DELETE", f"{OWN}/{child['record']['id']}")
+        assert await works(server, *family) == [True, False, False, True, True]
+        await call(server, admin, "DELETE", f"{ALL}/{root['record']['id']}")
+        assert await works(server, *family) == [False, False, False, False, True]
+        page = (await call(server, admin, "GET", "/api/admin/audit?operation=tokens.revoke"))[1]
+        assert [each["detail"]["descendants"] for each in page["items"]] == [
+            [sibling["record"]["id"]],
+            [grandchild["record"]["id"]],
+        ]
+
+    async def test_a_token_creates_tokens_of_its_own_account_only(self, server: Serving, admin: people.Headers) -> None:
+        await people.make(server, OLE, "admin")
+        token = await create(server, admin, days=5)
+        status, problem = await call(server, bearer(token), "POST", ALL, {"name": "x", "owner": OLE})
+        assert (status, problem["code"]) == (403, "forbidden")
+        assert "its own account only" in problem["detail"]
+        status, made = await call(server, bearer(token), "POST", ALL, {"name": "x", "owner": ADA})
+        assert (status, made["record"]["parent_id"]) == (201, token["record"]["id"])
+        assert (await call(server, admin, "POST", ALL, {"name": "x", "owner": OLE}))[1]["record"]["parent_id"] is None
+
+    async def test_descendants_follow_the_account(self, server: Serving, admin: people.Headers) -> None:
+        ole = await people.make(server, OLE, "admin")
+        parent = await create(server, await people.jwt(server, OLE))
+        child = await create(server, bearer(parent))
+        users = "/api/admin/users"
+        assert (await call(server, bearer(child), "GET", users))[0] == 200
+        await call(server, admin, "PATCH", f"{users}/{ole.id}", {"role": "operator"})
+        assert (await call(server, bearer(child), "GET", users))[0] == 403
+        await call(server, admin, "POST", f"{users}/{ole.id}/disable")
+        assert await works(server, parent, child) == [False, False]
+
+    async def test_a_token_that_is_revoked_meanwhile_creates_none(
+        self, server: Serving, admin: people.Headers, conn: psycopg.Connection[Any]
+    ) -> None:
+        """A child is either there to be revoked with its parent, or not created at all."""
+        parent = await create(server, admin)
+        id = parent["record"]["id"]
+        actor = Actor(ADA, "admin", UUID(parent["record"]["account_id"]), f"token {id}", None, id)
+        control = server.state.control.acting_as(actor)
+        with conn.transaction():
+            conn.execute("SELECT FROM rota.account FOR NO KEY UPDATE")  # a revocation that is under way
+            creating = asyncio.create_task(control.create_own_token("late"))
+            await until(lambda: blocked(conn), what="a creation that waits")
+            conn.execute("UPDATE rota.api_token SET revoked_at = rota.now()")
+        with pytest.raises(AuthError, match="not valid any more"):
+            await creating
+
+    async def test_the_database_has_no_parent_of_another_account(
+        self, server: Serving, admin: people.Headers, conn: psycopg.Connection[Any]
+    ) -> None:
+        await people.make(server, OLE)
+        parent = await create(server, admin)
+        child = await create(server, await people.jwt(server, OLE))
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            conn.execute("UPDATE rota.api_token SET parent_id = %s WHERE id = %s", [parent["record"]["id"], child["record"]["id"]])
+
+
+def blocked(conn: psycopg.Connection[Any]) -> bool:
+    """Return whether somebody waits for this connection's locks."""
+    row = conn.execute("SELECT count(*) > 0 FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))").fetchone()
+    return bool(row and row[0])
 
 
 async def test_a_token_ends(server: Serving, admin: people.Headers, conn: psycopg.Connection[Any]) -> None:

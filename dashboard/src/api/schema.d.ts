@@ -337,7 +337,9 @@ export interface paths {
         put?: never;
         /**
          * Create Own Token
-         * @description Makes a token of who asks. This is the only time that it is seen.
+         * @description Creates a token of the caller's account. The token is shown only in this answer.
+         *
+         *     Created with a token, it can do no more than that token, and expires and is revoked with it.
          */
         post: operations["tokens_create_own_token"];
         delete?: never;
@@ -358,7 +360,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke Own Token
-         * @description Ends a token of who asks, at once; another's is not found.
+         * @description Revokes a token of the caller's account, and all that were created with it; another account's is not found.
          */
         delete: operations["tokens_revoke_own_token"];
         options?: never;
@@ -381,7 +383,7 @@ export interface paths {
         put?: never;
         /**
          * Create Token
-         * @description Makes a token of an account. This is the only time that it is seen.
+         * @description Creates a token of an account. The token is shown only in this answer. A caller who uses a token names its own account.
          */
         post: operations["tokens_create_token"];
         delete?: never;
@@ -402,7 +404,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke Token
-         * @description Ends a token at once.
+         * @description Revokes a token, and all that were created with it.
          */
         delete: operations["tokens_revoke_token"];
         options?: never;
@@ -3680,6 +3682,7 @@ export interface components {
             /** Format: uuid */
             account_id: string;
             email: string;
+            parent_id: number | null;
             scopes: string[] | null;
             /** Format: date-time */
             created_at: string;

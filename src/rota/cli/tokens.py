@@ -27,13 +27,14 @@ def list_(
         print_json(page)
         return
     print_table(
-        ["id", "name", "begins", "owner", "scopes", "made", "expires", "revoked", "last used"],
+        ["id", "name", "begins", "owner", "parent", "scopes", "made", "expires", "revoked", "last used"],
         [
             [
                 each.id,
                 each.name,
                 each.hint,
                 each.email,
+                each.parent_id,
                 "all" if each.scopes is None else each.scopes,
                 each.created_at,
                 each.expires_at,
@@ -72,7 +73,7 @@ def create(
 def revoke(
     id: Annotated[int, typer.Argument(metavar="ID", help="The token's number.", show_default=False)], yes: YesOption = False
 ) -> None:
-    """End a token, at once and for good."""
-    confirm(f"Revoke token {id}?", yes=yes)
+    """Revoke a token, and all tokens that were created with it."""
+    confirm(f"Revoke token {id}, and all tokens created with it?", yes=yes)
     ended = run(lambda control: control.revoke_token(id))
     say(f"token {ended.id} ({ended.name}) of {ended.email} is revoked")

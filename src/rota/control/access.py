@@ -68,6 +68,7 @@ class Actor:
     account: UUID | None = None  # theirs, where somebody has signed in
     via: str | None = None  # how they did: session, jwt, or token and its number; cli: on the database itself
     scopes: frozenset[str] | None = None  # of a token: it does these operations only; None: all of the role's
+    token: int | None = None  # the number of the API token that they use
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):

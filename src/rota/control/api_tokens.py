@@ -12,7 +12,7 @@ from rota.control import accounts
 from rota.control.access import DEFAULT, OWN, Actor, Policy, check
 from rota.control.audit import record
 from rota.db.connection import AsyncConn
-from rota.errors import Conflict, Forbidden, NotFound, UsageError
+from rota.errors import AuthError, Conflict, Forbidden, NotFound, UsageError
 from rota.model.filters import check_text
 from rota.store import api_tokens as store
 from rota.store.accounts import Account
@@ -52,7 +52,10 @@ async def create_token(
     scopes: Sequence[str] | None = None,
     days: int | None = None,
 ) -> NewToken:
-    """Makes a token of an account, for these operations or for all that the account may do, good for so many days or for ever."""
+    """Create a token of an account, for these operations or for all that the account may do, for so many days or until revoked.
+
+    An actor who uses a token creates one of the same account only, with scopes of that token, which expires and is revoked with it.
+    """
     check_text("name", name)
     if not 1 <= len(name.strip()) <= MAX_NAME:
         raise UsageError(f"name={name[:300]!r} is not text of 1 to {MAX_NAME} characters")
@@ -63,23 +66,27 @@ async def create_token(
         if account.disabled_at is not None:
             raise Conflict(f"{account.email} is disabled: `rota users enable {account.email}` first")
         chosen = None if scopes is None else _check_scopes(scopes, account, policy)
-        if actor.scopes is not None and (chosen is None or not actor.scopes.issuperset(chosen)):
-            raise Forbidden(f"a token makes only tokens for what it may do itself: scopes out of {', '.join(sorted(actor.scopes))}")
+        good_for = None if days is None else timedelta(days=days)
+        if actor.token is not None:
+            await _check_parent(conn, actor.token, account, chosen, good_for)
         token = PREFIX + secrets.token_urlsafe(32)
         id = await store.add(
             conn,
             hash=accounts.hash_of(token),
             hint=token[:HINT_CHARS],
             account=account.id,
+            parent=actor.token,
             name=name.strip(),
             scopes=chosen,
             created_by=actor.name,
-            good_for=None if days is None else timedelta(days=days),
+            good_for=good_for,
         )
         assert id is not None
         made = await store.get(conn, id)
         assert made is not None
         detail = {"number": id, "name": made.name, "scopes": chosen, "days": days}
+        if actor.token is not None:
+            detail["parent"] = actor.token
         await record(conn, actor, "tokens.create", account.email, detail)
     return NewToken(token, made)
 
@@ -96,14 +103,37 @@ async def list_tokens(
 
 
 async def revoke_token(conn: AsyncConn, actor: Actor, id: int, *, owner: UUID | None = None) -> TokenRecord:
-    """Ends a token at once; with `owner`, only one of that account."""
+    """Revoke a token and all that were created with it, at once; with `owner`, only a token of that account."""
     async with conn.transaction():
-        if not -(2**63) <= id < 2**63 or not await store.revoke(conn, id, account=owner):
-            raise NotFound(f"there is no token {id}: `rota tokens list` shows those there are")
+        if not -(2**63) <= id < 2**63 or not await store.lock_family(conn, id, account=owner):
+            raise NotFound(f"Token not found: {id}. Run `rota tokens list` to see all tokens.")
+        revoked = await store.revoke(conn, id, account=owner)
         ended = await store.get(conn, id)
         assert ended is not None
-        await record(conn, actor, "tokens.revoke", ended.email, {"number": id, "name": ended.name})
+        detail = {"number": id, "name": ended.name, "descendants": [each for each in revoked if each != id]}
+        await record(conn, actor, "tokens.revoke", ended.email, detail)
     return ended
+
+
+async def _check_parent(
+    conn: AsyncConn, id: int, account: Account, scopes: Sequence[str] | None, good_for: timedelta | None
+) -> None:
+    """Refuse what would let a token create one that can do more than itself, or outlives it."""
+    parent = await store.get_parent(conn, id, good_for=good_for) if await store.lock_family(conn, id) else None
+    if parent is None:
+        raise AuthError(f"token {id} is not valid any more: it was revoked or has expired")
+    if parent.account_id != account.id:
+        raise Forbidden(
+            f"owner={account.email}: a token creates tokens of its own account only. "
+            "Sign in, or use `rota tokens create` on the database, to create tokens of other accounts."
+        )
+    if parent.scopes is not None and (scopes is None or not set(parent.scopes).issuperset(scopes)):
+        raise Forbidden(f"a token creates only tokens for what it may do itself: scopes out of {', '.join(parent.scopes)}")
+    if parent.outlived and parent.expires_at is not None:
+        raise Forbidden(
+            f"days={good_for.days if good_for else None}: a token creates none that outlives it, and this one expires at "
+            f"{parent.expires_at.isoformat(timespec='seconds')}. Ask for fewer days, or omit days to let both expire together."
+        )
 
 
 def _check_scopes(scopes: Sequence[str], account: Account, policy: Policy) -> list[str]:

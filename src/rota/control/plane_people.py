@@ -65,12 +65,12 @@ class People(Plane):
     async def create_token(
         self, owner: UUID | str, name: str, *, scopes: Sequence[str] | None = None, days: int | None = None
     ) -> NewToken:
-        """Makes a token of an account; it is shown this once."""
+        """Create a token of an account; it is shown this once. An actor who uses a token creates those of the same account only."""
         async with self._changing("tokens.change") as conn:
             return await api_tokens.create_token(conn, self.actor, self._policy, owner, name, scopes=scopes, days=days)
 
     async def revoke_token(self, id: int) -> TokenRecord:
-        """Ends a token at once."""
+        """Revoke a token and all that were created with it, at once."""
         async with self._changing("tokens.change") as conn:
             return await api_tokens.revoke_token(conn, self.actor, id)
 
@@ -80,12 +80,12 @@ class People(Plane):
             return await api_tokens.list_tokens(conn, owner=self._account(), before=before, limit=limit)
 
     async def create_own_token(self, name: str, *, scopes: Sequence[str] | None = None, days: int | None = None) -> NewToken:
-        """Makes a token of who acts; it is shown this once."""
+        """Create a token of the actor's account; it is shown this once."""
         async with self._own() as conn:
             return await api_tokens.create_token(conn, self.actor, self._policy, self._account(), name, scopes=scopes, days=days)
 
     async def revoke_own_token(self, id: int) -> TokenRecord:
-        """Ends a token of who acts; NotFound for those of others."""
+        """Revoke a token of the actor's account and all that were created with it; NotFound for those of others."""
         async with self._own() as conn:
             return await api_tokens.revoke_token(conn, self.actor, id, owner=self._account())
 

@@ -49,8 +49,8 @@ class Principal:
     @property
     def actor(self) -> Actor:
         """Who acts, as the control plane and the audit know them."""
-        via = f"token {self.credential}" if self.via == "token" else self.via
-        return Actor(self.email, self.role, self.account_id, via, self.scopes)
+        token = self.credential if isinstance(self.credential, int) and self.via == "token" else None
+        return Actor(self.email, self.role, self.account_id, self.via if token is None else f"token {token}", self.scopes, token)
 
 
 def allow(operation: str) -> Callable[[Request], Awaitable[ControlPlane]]:

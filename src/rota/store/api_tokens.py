@@ -25,6 +25,7 @@ class TokenRecord:
     hint: str
     account_id: UUID
     email: str
+    parent_id: int | None  # the token that created this one, which ends with it
     scopes: list[str] | None
     created_at: datetime
     created_by: str
@@ -33,12 +34,23 @@ class TokenRecord:
     last_used_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A valid token that is about to create another one."""
+
+    account_id: UUID
+    scopes: list[str] | None
+    expires_at: datetime | None
+    outlived: bool  # by a token that is good for as long as the caller wants
+
+
 async def add(
     conn: AsyncConn,
     *,
     hash: bytes,
     hint: str,
     account: UUID,
+    parent: int | None,
     name: str,
     scopes: Sequence[str] | None,
     created_by: str,
@@ -49,6 +61,7 @@ async def add(
         "hash": hash,
         "hint": hint,
         "account": account,
+        "parent": parent,
         "name": name,
         "scopes": None if scopes is None else list(scopes),
         "created_by": created_by,
@@ -72,9 +85,22 @@ async def get(conn: AsyncConn, id: int, *, account: UUID | None = None) -> Token
         return await cursor.fetchone()
 
 
-async def revoke(conn: AsyncConn, id: int, *, account: UUID | None = None) -> bool:
-    """Ends a token; whether there is one of that number that is that account's."""
-    return (await conn.execute(SQL["api_tokens_revoke"], {"id": id, "account": account})).rowcount == 1
+async def lock_family(conn: AsyncConn, id: int, *, account: UUID | None = None) -> bool:
+    """Lock a token and those created with it; return whether it exists and is that account's."""
+    return (await conn.execute(SQL["api_tokens_lock_family"], {"id": id, "account": account})).rowcount == 1
+
+
+async def get_parent(conn: AsyncConn, id: int, *, good_for: timedelta | None) -> Parent | None:
+    """Return a token as a parent, None if it is not valid any more."""
+    async with conn.cursor(row_factory=class_row(Parent)) as cursor:
+        await cursor.execute(SQL["api_tokens_parent"], {"id": id, "good_for": good_for})
+        return await cursor.fetchone()
+
+
+async def revoke(conn: AsyncConn, id: int, *, account: UUID | None = None) -> list[int]:
+    """Revoke a token and those created with it; return which were valid until now."""
+    found = await (await conn.execute(SQL["api_tokens_revoke"], {"id": id, "account": account})).fetchall()
+    return sorted(each for (each,) in found)
 
 
 async def use_all(conn: AsyncConn, hashes: Sequence[bytes]) -> dict[bytes, Holder]:

@@ -13,7 +13,7 @@ function user_(email: string, change: object = {}) {
   return { id: `id-${email.split("@")[0]}`, email, role: "operator", created_at: "2026-01-01T00:00:00Z", signed_in_at: null, disabled_at: null, ...change };
 }
 function token(id: number, change: object = {}) {
-  return { id, name: `token-${id}`, hint: "rota_abcde", account_id: ME, email: "admin@example.org", scopes: ["jobs.read"], created_at: "2026-01-01T00:00:00Z", created_by: "admin@example.org", expires_at: null, revoked_at: null, last_used_at: null, ...change };
+  return { id, name: `token-${id}`, hint: "rota_abcde", account_id: ME, email: "admin@example.org", parent_id: null, scopes: ["jobs.read"], created_at: "2026-01-01T00:00:00Z", created_by: "admin@example.org", expires_at: null, revoked_at: null, last_used_at: null, ...change };
 }
 
 describe("you", () => {
@@ -133,6 +133,12 @@ describe("tokens", () => {
     await waitFor(() => expect(api.of("DELETE /auth/tokens/1")).toHaveLength(1));
     expect(screen.queryByRole("button", { name: "Revoke token-2" })).toBeNull();
     expect(screen.getByText("revoked")).toBeTruthy();
+  });
+
+  test("name the token that created them", async () => {
+    renderPage(<Settings />, { at, role: "user", api: { [OWN]: pageOf([token(2, { parent_id: 1 }), token(3, { parent_id: 99 }), token(1)]) } });
+    expect(await screen.findByText("created with token-1")).toBeTruthy();
+    expect(screen.getByText("created with token 99")).toBeTruthy();
   });
 
   test("of everybody are for admins, who make them for others too", async () => {

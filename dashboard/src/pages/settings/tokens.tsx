@@ -55,6 +55,7 @@ function Everybodys() {
 function TokenTable({ list, withOwner, op, onRevoke }: { list: ListState<Token>; withOwner?: boolean; op?: string; onRevoke: (token: Token) => Promise<unknown> }) {
   const [revoking, setRevoking] = useState<Token | null>(null);
   const me = useMe();
+  const nameOf = (id: number) => list.rows.find((each) => each.id === id)?.name ?? `token ${id}`;
   const columns: Column<Token>[] = [
     {
       key: "name",
@@ -63,6 +64,7 @@ function TokenTable({ list, withOwner, op, onRevoke }: { list: ListState<Token>;
         <div className="min-w-0">
           <div className="line-clamp-2 wrap-anywhere whitespace-normal">{token.name}</div>
           <div className="truncate font-mono text-xs text-muted">{token.hint}…</div>
+          {token.parent_id !== null && <div className="truncate text-xs text-muted">created with {nameOf(token.parent_id)}</div>}
         </div>
       ),
       truncate: true,
@@ -100,7 +102,7 @@ function TokenTable({ list, withOwner, op, onRevoke }: { list: ListState<Token>;
       />
       {revoking && (
         <Confirm title={`Revoke ${revoking.name}`} action="Revoke" danger onClose={() => setRevoking(null)} onConfirm={() => onRevoke(revoking)}>
-          Programs that use it are refused from now on. That cannot be undone.
+          Programs that use it, or a token created with it, are refused from now on. This cannot be undone.
           {revoking.account_id !== me.account_id && <Notice tone="warn">It is a token of {revoking.email}.</Notice>}
         </Confirm>
       )}

@@ -47,6 +47,7 @@ CREATE TABLE rota.api_token (
     token_hash   bytea       NOT NULL UNIQUE,
     hint         text        NOT NULL,                          -- how it begins, to tell it from others
     account_id   uuid        NOT NULL REFERENCES rota.account ON DELETE CASCADE,
+    parent_id    bigint,                                        -- the token that created this one, of the same account
     name         text        NOT NULL,
     scopes       text[],                                        -- the operations it is for; NULL: all that the account may do
     created_at   timestamptz NOT NULL DEFAULT rota.now(),
@@ -54,10 +55,12 @@ CREATE TABLE rota.api_token (
     expires_at   timestamptz,
     revoked_at   timestamptz,
     last_used_at timestamptz,                                   -- to the minute
+    UNIQUE (account_id, id),
+    CONSTRAINT api_token_parent FOREIGN KEY (account_id, parent_id) REFERENCES rota.api_token (account_id, id) ON DELETE CASCADE,
     CONSTRAINT api_token_hash CHECK (octet_length(token_hash) = 32),
     CONSTRAINT api_token_name CHECK (octet_length(name) BETWEEN 1 AND 800)
 );
-CREATE INDEX api_token_account ON rota.api_token (account_id, id);
+CREATE INDEX api_token_parent ON rota.api_token (account_id, parent_id) WHERE parent_id IS NOT NULL;
 
 -- How often something was asked for lately, by address or by computer. `full_at` is when a whole hour's worth may be asked for
 -- again: each request moves it on by its share of an hour, and is refused when that would be more than an hour ahead.

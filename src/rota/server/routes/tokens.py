@@ -56,13 +56,16 @@ async def list_own_tokens(request: Request, who: Me, cursor: CursorText = None, 
 
 @router.post("/auth/tokens", status_code=201)
 async def create_own_token(request: Request, who: Me, body: OwnToken) -> NewToken:
-    """Makes a token of who asks. This is the only time that it is seen."""
+    """Creates a token of the caller's account. The token is shown only in this answer.
+
+    Created with a token, it can do no more than that token, and expires and is revoked with it.
+    """
     return await _control(request, who).create_own_token(body.name, scopes=body.scopes, days=body.days)
 
 
 @router.delete("/auth/tokens/{id}")
 async def revoke_own_token(request: Request, who: Me, id: Number) -> TokenRecord:
-    """Ends a token of who asks, at once; another's is not found."""
+    """Revokes a token of the caller's account, and all that were created with it; another account's is not found."""
     return await _control(request, who).revoke_own_token(id)
 
 
@@ -74,13 +77,13 @@ async def list_tokens(control: Reader, owner: Who | None = None, cursor: CursorT
 
 @router.post("/api/admin/tokens", status_code=201)
 async def create_token(control: Changer, body: TokenFor) -> NewToken:
-    """Makes a token of an account. This is the only time that it is seen."""
+    """Creates a token of an account. The token is shown only in this answer. A caller who uses a token names its own account."""
     return await control.create_token(body.owner, body.name, scopes=body.scopes, days=body.days)
 
 
 @router.delete("/api/admin/tokens/{id}")
 async def revoke_token(control: Changer, id: Number) -> TokenRecord:
-    """Ends a token at once."""
+    """Revokes a token, and all that were created with it."""
     return await control.revoke_token(id)
 
 
