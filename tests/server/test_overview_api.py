@@ -35,6 +35,15 @@ def schedule(conn: Conn, name: str, *, due: timedelta, key: str | None = None) -
     )
 
 
+def open_alert(conn: Conn, kind: str, severity: str) -> None:
+    """Open an alert that nobody has acknowledged."""
+    conn.execute(
+        """INSERT INTO rota.alert (kind, subject, severity, summary, first_seen_at, last_seen_at)
+           VALUES (%s, 'x', %s, 'x', rota.now(), rota.now())""",
+        [kind, severity],
+    )
+
+
 class TestSentence:
     async def test_a_new_one_has_not_run_anything(self, shop: Shop) -> None:
         found = await shop.get("/overview")
@@ -79,19 +88,65 @@ class TestSentence:
         assert found["problems"][0] == {
             "code": "queue_behind",
             "severity": "error",
-            "subject": "mail",
             "sentence": "mail is 3 h behind",
+            "queues": ["mail"],
         }
 
     async def test_what_nobody_works_and_what_is_paused(self, shop: Shop, conn: Conn) -> None:
         given.enqueue(conn, "send", payload={"user_id": 1})
         assert (await shop.get("/overview"))["sentence"] == "no worker is live, and jobs are due"
         given.start_worker(conn, queues=("default",), tasks=("count",))
-        assert (await shop.get("/overview"))["sentence"] == "no live worker works mail"
+        assert (await shop.get("/overview"))["sentence"] == "no live worker for mail"
         await shop.post("/queues/mail/pause", {"reason": "the mail server is down"})
         late(conn, "mail", timedelta(hours=3))
         found = await shop.get("/overview")
         assert (found["sentence"], found["health"]) == ("mail is paused", "warning")  # and not behind: it was meant to be
+
+    async def test_many_queues_with_one_problem_are_one_problem_after_the_alerts(self, shop: Shop, conn: Conn) -> None:
+        given.start_worker(conn, queues=("default",), tasks=("count",))
+        for n in range(62):
+            given.declare(conn, f"work{n:02}", queue=f"queue{n:02}")
+            given.enqueue(conn, f"work{n:02}")
+        open_alert(conn, "queue_stuck", "error")
+        for n in range(2):
+            schedule(conn, f"digest{n}", due=-timedelta(minutes=2))
+
+        found = await shop.get("/overview")
+
+        lonely = "no live worker for 62 queues: queue00, queue01, queue02 and 59 more"
+        assert found["sentence"] == f"1 alert is open; {lonely}; 2 schedules are late"
+        assert found["problems"][1]["queues"] == [f"queue{n:02}" for n in range(62)]
+
+    async def test_an_alert_comes_first_even_before_what_is_worse(self, shop: Shop, conn: Conn) -> None:
+        given.enqueue(conn, "send", payload={"user_id": 1})
+        open_alert(conn, "worker_died", "warning")
+        found = await shop.get("/overview")
+        assert (found["sentence"], found["health"]) == ("1 alert is open; no worker is live, and jobs are due", "error")
+
+    async def test_several_queues_behind_or_paused(self, shop: Shop, conn: Conn) -> None:
+        given.start_worker(conn, queues=("default", *"abcde"), tasks=("count",))
+        for n, name in enumerate("abcde", 1):
+            given.declare(conn, f"work_{name}", queue=name)
+            given.enqueue(conn, f"work_{name}")
+            late(conn, name, timedelta(minutes=4 * n, seconds=30))
+        sentence = "5 queues are behind: e 20 min, d 16 min, c 12 min and 2 more"
+        assert (await shop.get("/overview"))["sentence"] == sentence
+        for name in "abcd":
+            await shop.post(f"/queues/{name}/pause", {})
+        assert (await shop.get("/overview"))["sentence"] == "e is 20 min behind; 4 queues are paused: a, b, c and 1 more"
+
+    @pytest.mark.parametrize("path", ["/overview", "/queues"])
+    async def test_a_job_that_is_due_after_the_look_began_has_not_waited(self, shop: Shop, conn: Conn, path: str) -> None:
+        given.start_worker(conn, queues=("default", "mail"), tasks=("send", "count"))
+        given.enqueue(conn, "send", payload={"user_id": 1})
+        late(conn, "mail", -timedelta(milliseconds=1500))  # as it looks to a transaction that began before the job was made
+        conn.execute("UPDATE rota.job SET state = 'queued'")
+        found = await shop.get(path)
+        if path == "/queues":
+            [age] = [each["oldest_age"] for each in found["items"] if each["name"] == "mail"]
+        else:
+            age = found["oldest"]["age"]
+        assert age == "PT0S"
 
     async def test_workers_schedules_and_alerts(self, shop: Shop, conn: Conn) -> None:
         given.start_worker(conn, queues=("default", "mail"))
@@ -102,11 +157,7 @@ class TestSentence:
         conn.execute("UPDATE rota.worker SET stopped_at = rota.now(), stop_reason = 'died' WHERE id = %s", [died])
         conn.execute("UPDATE rota.schedule SET failing_since = rota.now()")
         for kind, severity in (("worker_died", "warning"), ("job_failed", "critical")):
-            conn.execute(
-                """INSERT INTO rota.alert (kind, subject, severity, summary, first_seen_at, last_seen_at)
-                   VALUES (%s, 'x', %s, 'x', rota.now(), rota.now())""",
-                [kind, severity],
-            )
+            open_alert(conn, kind, severity)
         found = await shop.get("/overview")
         assert [each["sentence"] for each in found["problems"]] == [
             "2 alerts are open", "1 worker has died with 1 job in hand", "1 worker is silent", "1 schedule keeps failing",

@@ -2902,7 +2902,7 @@ export interface components {
              */
             health: "ok" | "warning" | "error" | "empty";
             sentence: string;
-            /** @description What is not as it should be, the worst first. */
+            /** @description One entry per kind of problem: open alerts, then the worst first. */
             problems: components["schemas"]["Trouble"][];
             /** @description Due or not, and those that limits hold back. */
             queued: components["schemas"]["Capped"];
@@ -3710,13 +3710,13 @@ export interface components {
             /** Format: uuid */
             id: string;
         };
-        /** @description Something that is not as it should be; `subject` is the queue that it is about, None for others. */
+        /** @description One kind of problem. Queues with the same problem are one Trouble, so that the list stays short however many there are. */
         Trouble: {
             code: string;
             /** @enum {string} */
             severity: "error" | "warning";
-            subject: string | null;
             sentence: string;
+            queues: string[];
         };
         /** @description A time at which a schedule fires, and what the clocks do to it then, if anything. */
         Upcoming: {

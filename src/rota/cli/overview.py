@@ -1,4 +1,4 @@
-"""`rota overview`: how it goes, at a glance."""
+"""`rota overview`: system health."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def overview(as_json: JsonOption = False) -> None:
-    """Say in a sentence how it goes, then what is wrong, the worst first, and how much there is of everything."""
+    """Show system health: open alerts and the worst problems first, then counts of everything."""
     found = run(lambda control: control.overview())
     if as_json:
         print_json(found)
         return
     print(format_cell(found.sentence), end="\n\n")
-    print_table(["what", "now"], [*_figures(found), *([each.severity, each.sentence] for each in found.problems)])
+    print_table(["what", "now"], [*([each.severity, each.sentence] for each in found.problems), *_figures(found)])
 
 
 def _figures(found: Overview) -> list[list[Any]]:
@@ -30,11 +30,12 @@ def _figures(found: Overview) -> list[list[Any]]:
         ["queued", f"{found.queued}, of which {found.delayed} not due yet"],
         ["running", found.running],
         ["waiting for parents", found.waiting],
-        ["due for longest", f"{format_cell(oldest.age)}, in {oldest.queue}" if oldest else None],
+        ["oldest wait", f"{format_cell(oldest.age)}, in {oldest.queue}" if oldest else None],
         ["failed in the last hour", found.failed_1h],
     ]
     if workers is not None:
-        rows.append(["workers", f"{workers.live} live, {workers.busy} of {workers.slots} slots busy; {workers.dead} died"])
+        died = f"; {workers.dead} died in the last day" if workers.dead else ""
+        rows.append(["workers", f"{workers.live} live, {workers.busy} of {workers.slots} slots busy{died}"])
     if alerts is not None:
         rows.append(["open alerts", alerts.open])
     if soon is not None:

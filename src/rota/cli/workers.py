@@ -26,7 +26,7 @@ def list_(as_json: JsonOption = False) -> None:
         print_json(found)
         return
     print_table(
-        ["id", "state", "host", "pid", "queues", "holds", "slots", "heard of", "started", "jobs"],
+        ["id", "state", "host", "pid", "queues", "holds", "slots", "last seen", "started", "jobs"],
         [
             [
                 worker.id,

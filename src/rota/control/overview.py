@@ -1,8 +1,8 @@
-"""Everything at a glance: a sentence about how it goes, what is wrong (the worst first), and how much there is."""
+"""System health: one sentence, the problems behind it (alerts and the worst first), and counts of everything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -22,7 +22,8 @@ FAR_BEHIND = timedelta(minutes=10)
 CAP = 1000  # of schedules, alerts and failures: beyond it, one more says nothing
 FAILED_WALK = 2 * CAP
 EVER_WALK = 2000
-SAID = 3  # problems in the sentence
+SAID = 3  # problems in the sentence, and queues named in a problem
+MAX_QUEUES = 100  # that a problem lists
 SEVERITIES = ("critical", "error", "warning")
 
 Severity = Literal["error", "warning"]
@@ -32,12 +33,12 @@ May = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that is not as it should be; `subject` is the queue that it is about, None for others."""
+    """One kind of problem. Queues with the same problem are one Trouble, so that the list stays short however many there are."""
 
     code: str
     severity: Severity
-    subject: str | None
     sentence: str
+    queues: list[str]  # the first 100 that it is about, the worst first; empty if it is not about queues
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,12 @@ async def overview(conn: AsyncConn, may: May) -> Overview:
         *_queue_problems(queues, workers, is_new=is_new),
         *_worker_problems(workers or []),
         *_schedule_problems(troubles),
-        *_other_problems(alerts, failed),
+        *_failure_problems(failed),
     ]
-    problems.sort(key=lambda each: each.severity != "error")  # the order in which they were found stays
-    health: Health = problems[0].severity if problems else "empty" if is_new else "ok"
+    # Alerts first: operators have said that these matter. Then the worst; within a severity the order above stays.
+    problems = [*_alert_problems(alerts), *sorted(problems, key=lambda each: each.severity != "error")]
+    is_broken = any(each.severity == "error" for each in problems)
+    health: Health = "error" if is_broken else "warning" if problems else "empty" if is_new else "ok"
     oldest = max((each for each in queues if each.age is not None), key=lambda each: each.age or timedelta(0), default=None)
     return Overview(
         at,
@@ -116,7 +119,7 @@ async def overview(conn: AsyncConn, may: May) -> Overview:
         delayed=Capped.at(counts.delayed),
         running=Capped.at(counts.running),
         waiting=Capped.at(counts.waiting),
-        oldest=None if oldest is None or oldest.age is None else OldestWait(oldest.name, max(oldest.age, timedelta(0))),
+        oldest=None if oldest is None or oldest.age is None else OldestWait(oldest.name, oldest.age),
         failed_1h=failed,
         workers=None if workers is None else _count_workers(workers),
         alerts=alerts,
@@ -127,21 +130,34 @@ async def overview(conn: AsyncConn, may: May) -> Overview:
 def _queue_problems(queues: list[QueueAge], workers: list[WorkerRecord] | None, *, is_new: bool) -> Iterator[Trouble]:
     live = [worker for worker in workers or [] if worker.state == "live"]
     due = [each for each in queues if each.age is not None and each.paused_at is None]
+    due.sort(key=lambda each: each.age or timedelta(0), reverse=True)
     if workers is not None and not live and not is_new:
         if due:
-            yield Trouble("no_worker", "error", None, "no worker is live, and jobs are due")
+            yield Trouble("no_worker", "error", "no worker is live, and jobs are due", [])
         else:
-            yield Trouble("no_worker", "warning", None, "no worker is live")
-    for each in sorted(due, key=lambda each: each.age or timedelta(0), reverse=True):
-        assert each.age is not None
-        if live and not any(each.name in worker.queues for worker in live):
-            yield Trouble("no_worker_for_queue", "error", each.name, f"no live worker works {each.name}")
-        elif each.age >= BEHIND:
-            severity: Severity = "error" if each.age >= FAR_BEHIND else "warning"
-            yield Trouble("queue_behind", severity, each.name, f"{each.name} is {about(each.age)} behind")
-    for each in queues:
-        if each.paused_at is not None:
-            yield Trouble("queue_paused", "warning", each.name, f"{each.name} is paused")
+            yield Trouble("no_worker", "warning", "no worker is live", [])
+    lonely = [each.name for each in due if live and not any(each.name in worker.queues for worker in live)]
+    if lonely:
+        which = lonely[0] if len(lonely) == 1 else f"{len(lonely):,} queues: {_name_some(lonely)}"
+        yield Trouble("no_worker_for_queue", "error", f"no live worker for {which}", lonely[:MAX_QUEUES])
+    behind = [(each.name, each.age) for each in due if each.age is not None and each.age >= BEHIND and each.name not in lonely]
+    if behind:
+        severity: Severity = "error" if behind[0][1] >= FAR_BEHIND else "warning"
+        names = [name for name, _ in behind]
+        if len(behind) == 1:
+            sentence = f"{names[0]} is {about(behind[0][1])} behind"
+        else:
+            sentence = f"{len(behind):,} queues are behind: {_name_some([f'{name} {about(age)}' for name, age in behind])}"
+        yield Trouble("queue_behind", severity, sentence, names[:MAX_QUEUES])
+    paused = [each.name for each in queues if each.paused_at is not None]
+    if paused:
+        sentence = f"{paused[0]} is paused" if len(paused) == 1 else f"{len(paused):,} queues are paused: {_name_some(paused)}"
+        yield Trouble("queue_paused", "warning", sentence, paused[:MAX_QUEUES])
+
+
+def _name_some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SAID])
+    return shown if len(names) <= SAID else f"{shown} and {len(names) - SAID:,} more"
 
 
 def _worker_problems(workers: list[WorkerRecord]) -> Iterator[Trouble]:
@@ -149,26 +165,29 @@ def _worker_problems(workers: list[WorkerRecord]) -> Iterator[Trouble]:
     if dead:
         held = number(sum(worker.holds for worker in dead), "job")
         died = "1 worker has" if len(dead) == 1 else f"{len(dead)} workers have"
-        yield Trouble("worker_dead", "warning", None, f"{died} died with {held} in hand")
+        yield Trouble("worker_dead", "warning", f"{died} died with {held} in hand", [])
     if silent := sum(worker.state == "silent" for worker in workers):
-        yield Trouble("worker_silent", "warning", None, _many(Capped(silent), "worker", "is silent", "are silent"))
+        yield Trouble("worker_silent", "warning", _many(Capped(silent), "worker", "is silent", "are silent"), [])
 
 
 def _schedule_problems(troubles: ScheduleTroubles) -> Iterator[Trouble]:
     if late := Capped.at(troubles.late, CAP):
-        yield Trouble("schedule_late", "error", None, _many(late, "schedule", "is late", "are late"))
+        yield Trouble("schedule_late", "error", _many(late, "schedule", "is late", "are late"), [])
     if late := Capped.at(troubles.recurring_late, CAP):
-        yield Trouble("recurring_late", "warning", None, _many(late, "recurring row", "is late", "are late"))
+        yield Trouble("recurring_late", "warning", _many(late, "recurring row", "is late", "are late"), [])
     if failing := Capped.at(troubles.failing, CAP):
-        yield Trouble("schedule_failing", "warning", None, _many(failing, "schedule", "keeps failing", "keep failing"))
+        yield Trouble("schedule_failing", "warning", _many(failing, "schedule", "keeps failing", "keep failing"), [])
 
 
-def _other_problems(alerts: AlertCounts | None, failed: Capped) -> Iterator[Trouble]:
+def _alert_problems(alerts: AlertCounts | None) -> Iterator[Trouble]:
     if alerts is not None and alerts.open:
         severity: Severity = "warning" if alerts.worst == "warning" else "error"
-        yield Trouble("alert_open", severity, None, _many(alerts.open, "alert", "is open", "are open"))
+        yield Trouble("alert_open", severity, _many(alerts.open, "alert", "is open", "are open"), [])
+
+
+def _failure_problems(failed: Capped) -> Iterator[Trouble]:
     if failed:
-        yield Trouble("jobs_failed", "warning", None, f"{number(failed, 'job')} failed in the last hour")
+        yield Trouble("jobs_failed", "warning", f"{number(failed, 'job')} failed in the last hour", [])
 
 
 def _sentence(problems: list[Trouble], health: Health) -> str:

@@ -1,4 +1,4 @@
-/** How it goes: in one sentence, and in six numbers. */
+/** System health: one sentence, and six numbers. */
 
 import { Fragment, type ReactNode, useState } from "react";
 import type { AnswerOf } from "@/api";
@@ -18,9 +18,10 @@ const LOOKS: Record<string, { icon: IconName; tone: string }> = {
   error: { icon: "warning", tone: "text-bad" },
 };
 
-/** Where one looks into it. */
-export function placeOf(trouble: Pick<Trouble, "code" | "subject">): string {
-  if (trouble.subject !== null) return `/queues/${encodeURIComponent(trouble.subject)}`;
+/** The page that shows a problem. */
+export function placeOf(trouble: Pick<Trouble, "code" | "queues">): string {
+  const [queue, ...others] = trouble.queues;
+  if (queue !== undefined) return others.length ? "/queues" : `/queues/${encodeURIComponent(queue)}`;
   switch (trouble.code) {
     case "no_worker":
     case "worker_silent":
@@ -53,7 +54,7 @@ export function Health({ overview }: { overview: Overview }) {
       <span className="min-w-0 wrap-anywhere">
         {problems.length === 0 && overview.sentence}
         {shown.map((problem, index) => (
-          <Fragment key={`${problem.code}/${problem.subject}`}>
+          <Fragment key={problem.code}>
             {index > 0 && "; "}
             <Link href={placeOf(problem)} className={cx("underline decoration-1", problem.severity === "error" ? "!text-bad" : "!text-warn")}>
               {problem.sentence}
@@ -76,7 +77,7 @@ export function Health({ overview }: { overview: Overview }) {
 /** Six numbers, each a way to what is behind it. */
 export function Tiles({ overview }: { overview: Overview }) {
   const { queued, delayed, waiting, running, oldest, failed_1h: failed, workers, next_run: next } = overview;
-  const held = [delayed.count > 0 && <Fragment key="d"><Count value={delayed.count} capped={delayed.capped} /> not due yet</Fragment>, waiting.count > 0 && <Fragment key="w"><Count value={waiting.count} capped={waiting.capped} /> wait for parents</Fragment>].filter(Boolean);
+  const held = [delayed.count > 0 && <Fragment key="d"><Count value={delayed.count} capped={delayed.capped} /> not due yet</Fragment>, waiting.count > 0 && <Fragment key="w"><Count value={waiting.count} capped={waiting.capped} /> waiting on parents</Fragment>].filter(Boolean);
   return (
     <ul aria-label="Now" className="grid grid-cols-2 border-t border-l sm:grid-cols-3 xl:grid-cols-6">
       <Tile title="Queued" href="/jobs?q=state:queued" value={<Count value={queued.count} capped={queued.capped} />} note={held.length ? held.flatMap((each, index) => (index ? [" · ", each] : [each])) : "due now"} />
@@ -94,9 +95,9 @@ export function scheduleHref(name: string): string {
   return `/schedules?show=${encodeURIComponent(name)}`;
 }
 
-function workerWords({ silent, dead }: NonNullable<Overview["workers"]>): string {
-  const parts = [silent > 0 && `${silent} silent`, dead > 0 && `${dead} died today`].filter(Boolean);
-  return parts.length ? parts.join(", ") : "all heard of lately";
+function workerWords({ live, silent, dead }: NonNullable<Overview["workers"]>): string {
+  const parts = [silent > 0 && `${silent} silent`, dead > 0 && `${dead} died in the last day`].filter(Boolean);
+  return parts.length ? parts.join(", ") : live > 0 ? "all responding" : "none is running";
 }
 
 function Tile({ title, value, note, href, tone }: { title: string; value: ReactNode; note: ReactNode; href: string; tone?: string }) {

@@ -45,7 +45,7 @@ test("shows how it goes: the sentence, the numbers, charts, errors, next runs", 
   expect(tiles.getByRole("link", { name: /Running 7 of 32 slots/ })).toBeTruthy();
   expect(tiles.getByRole("link", { name: /Oldest wait 4 min in mail/ }).getAttribute("href")).toBe("/dashboard/queues/mail");
   expect(tiles.getByRole("link", { name: /Failed 2/ })).toBeTruthy();
-  expect(tiles.getByRole("link", { name: /Live workers 2 1 died today/ })).toBeTruthy();
+  expect(tiles.getByRole("link", { name: /Live workers 2 1 died in the last day/ })).toBeTruthy();
   expect(tiles.getByRole("link", { name: /Next run in 4 min nightly/ })).toBeTruthy();
   expect(await screen.findByText("drawn: completed, failed, canceled")).toBeTruthy();
   expect(api.of("GET /api/admin/stats/series")[0]!.query.get("period")).toBe("1h");
@@ -56,16 +56,18 @@ test("shows how it goes: the sentence, the numbers, charts, errors, next runs", 
 
 test("says what is wrong as one sentence of links, all of it on demand", async () => {
   const problems = [
-    { code: "queue_behind", severity: "error", subject: "mail", sentence: "mail is 4 min behind" },
-    { code: "schedule_late", severity: "error", subject: null, sentence: "1 schedule is late" },
-    { code: "worker_dead", severity: "warning", subject: null, sentence: "1 worker has died with 2 jobs in hand" },
-    { code: "jobs_failed", severity: "warning", subject: null, sentence: "9 jobs failed in the last hour" },
+    { code: "queue_behind", severity: "error", queues: ["mail"], sentence: "mail is 4 min behind" },
+    { code: "queue_paused", severity: "warning", queues: ["a", "b"], sentence: "2 queues are paused: a, b" },
+    { code: "schedule_late", severity: "error", queues: [], sentence: "1 schedule is late" },
+    { code: "worker_dead", severity: "warning", queues: [], sentence: "1 worker has died with 2 jobs in hand" },
+    { code: "jobs_failed", severity: "warning", queues: [], sentence: "9 jobs failed in the last hour" },
   ];
   const { user } = renderPage(<Overview />, { api: { ...API, "GET /api/admin/overview": { ...HEALTHY, health: "error", problems } } });
   const health = await screen.findByRole("status", { name: "Health" });
-  expect(health.textContent).toBe("mail is 4 min behind; 1 schedule is late; 1 worker has died with 2 jobs in hand; and 1 more");
+  expect(health.textContent).toBe("mail is 4 min behind; 2 queues are paused: a, b; 1 schedule is late; and 2 more");
+  expect(within(health).getByRole("link", { name: "2 queues are paused: a, b" }).getAttribute("href")).toBe("/dashboard/queues");
   expect(within(health).getByRole("link", { name: "mail is 4 min behind" }).getAttribute("href")).toBe("/dashboard/queues/mail");
-  await user.click(within(health).getByRole("button", { name: "and 1 more" }));
+  await user.click(within(health).getByRole("button", { name: "and 2 more" }));
   expect(within(health).getByRole("link", { name: "9 jobs failed in the last hour" })).toBeTruthy();
 });
 
@@ -79,6 +81,12 @@ test("teaches when nothing has run, and flips when the first job comes", async (
   act(() => emit("jobs"));
   expect(await screen.findByRole("list", { name: "Now" }, { timeout: 3000 })).toBeTruthy();
   expect(screen.queryByText("waiting for the first job…")).toBeNull();
+});
+
+test("does not call workers responding when there is none", async () => {
+  renderPage(<Overview />, { api: { ...API, "GET /api/admin/overview": { ...HEALTHY, workers: { live: 0, silent: 0, dead: 0, slots: 0, busy: 0 } } } });
+  const tiles = within(await screen.findByRole("list", { name: "Now" }));
+  expect(tiles.getByRole("link", { name: "Live workers 0 none is running" })).toBeTruthy();
 });
 
 test("tells that no worker is there to run the first job", async () => {

@@ -11,10 +11,10 @@ import { WorkerSheet } from "./sheet";
 const SHOWN = 2;
 const STATES = ["live", "silent", "dead", "stopped"] as const;
 const MEANS: Record<string, string> = {
-  live: "heard of lately",
-  silent: "not heard of for a while, but its connection is still there",
-  dead: "gone without saying so; its jobs are taken over",
-  stopped: "ended in good order",
+  live: "responding",
+  silent: "no heartbeat for a while, but not known to be gone",
+  dead: "died unexpectedly; live workers take over its jobs",
+  stopped: "shut down in good order",
 };
 
 function columns(version: string | undefined): Column<Worker>[] {
@@ -31,7 +31,7 @@ function columns(version: string | undefined): Column<Worker>[] {
         </Link>
       ),
     },
-    { key: "seen", title: "Heard of", width: "7rem", cell: (row) => <Seen worker={row} /> },
+    { key: "seen", title: "Last seen", width: "7rem", cell: (row) => <Seen worker={row} /> },
     {
       key: "slots",
       title: "Slots",

@@ -12,13 +12,14 @@ export interface HeldJob {
   lease_until: string;
 }
 
+const TONES: Record<string, string> = { silent: "text-warn", dead: "text-bad" };
+
 /** The jobs that a worker holds, as the API has them. */
 export function heldBy(worker: Worker): HeldJob[] {
   return worker.jobs as unknown as HeldJob[];
 }
 
-/** When a worker was last heard of; of one that has ended, when that was. */
+/** When a worker gave its last sign of life. Of a dead one that is its last heartbeat, not the moment when others noticed. */
 export function Seen({ worker }: { worker: Worker }) {
-  if (worker.stopped_at) return <Time at={worker.stopped_at} />;
-  return <Time at={worker.seen_at} className={worker.state === "live" ? undefined : worker.state === "dead" ? "text-bad" : "text-warn"} />;
+  return <Time at={worker.state === "stopped" ? worker.stopped_at : worker.seen_at} className={TONES[worker.state]} />;
 }

@@ -4,8 +4,6 @@ import { listOf, useApi } from "@/api";
 import { type Column, Dialog, Duration, Empty, ErrorPanel, Facts, Id, Link, Section, Skeleton, StateBadge, Table, Time } from "@/ui";
 import { type HeldJob, Seen, heldBy } from "./parts";
 
-const REASONS: Record<string, string> = { died: "it died; others have taken over its jobs" };
-
 const JOBS: Column<HeldJob>[] = [
   { key: "task", title: "Task", truncate: true, cell: (row) => <Link href={`/jobs/${row.id}`}>{row.task}</Link> },
   { key: "id", title: "Job", width: "7rem", hideBelow: "sm", cell: (row) => <Id id={row.id} /> },
@@ -24,8 +22,11 @@ export function WorkerSheet({ id, onClose }: { id: string; onClose: () => void }
           <Facts
             items={[
               ["State", <StateBadge state={worker.state} />],
-              worker.stopped_at !== null && ["Ended", <><Time at={worker.stopped_at} />{worker.stop_reason ? `: ${REASONS[worker.stop_reason] ?? worker.stop_reason}` : ""}</>],
-              worker.stopped_at === null && ["Heard of", <Seen worker={worker} />],
+              worker.state !== "stopped" && ["Last seen", <Seen worker={worker} />],
+              worker.stopped_at !== null &&
+                (worker.state === "dead"
+                  ? ["Found dead", <><Time at={worker.stopped_at} />; live workers take over its jobs</>]
+                  : ["Stopped", <><Time at={worker.stopped_at} />{worker.stop_reason ? `: ${worker.stop_reason}` : ""}</>]),
               ["Started", <Time at={worker.started_at} absolute />],
               ["Slots", `${worker.holds} of ${worker.slots} in use`],
               ["Queues", worker.queues.join(", ") || "none"],

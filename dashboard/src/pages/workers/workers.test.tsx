@@ -25,7 +25,7 @@ const worker = (id: string, change: object = {}) => ({
   ...change,
 });
 const LIST = "GET /api/admin/workers";
-const dead = worker("w2", { pid: 43, state: "dead", stopped_at: ago(600), stop_reason: "died", holds: 0, jobs: [] });
+const dead = worker("w2", { pid: 43, state: "dead", seen_at: ago(600), stopped_at: ago(0), stop_reason: "died", holds: 0, jobs: [] });
 
 test("lists workers with heartbeat, slots, current jobs, queues and version", async () => {
   renderPage(<Workers />, { api: { [LIST]: pageOf([worker("w1"), dead]) } });
@@ -39,6 +39,17 @@ test("lists workers with heartbeat, slots, current jobs, queues and version", as
   expect(row.textContent).toContain("+1");
   expect(row.textContent).toContain("default, mail");
   expect(screen.getByText("Workers that have ended stay here for a day.")).toBeTruthy();
+});
+
+test("says when a dead worker was last seen, not when its death was noticed", async () => {
+  renderPage(<Workers />, { at: "/workers?worker=w2", api: { [LIST]: pageOf([dead]), "GET /api/admin/workers/{id}": dead } });
+  const row = (await screen.findByRole("link", { name: "node-a:43" })).closest("tr")!;
+  expect(within(row).getByText("dead")).toBeTruthy();
+  expect(within(row).getByText("10 min ago")).toBeTruthy();
+  expect(within(row).queryByText("now")).toBeNull();
+  const sheet = await screen.findByRole("dialog", { name: "node-a:43" });
+  expect((await within(sheet).findByText("Last seen")).nextSibling!.textContent).toBe("10 min ago");
+  expect(within(sheet).getByText("Found dead").nextSibling!.textContent).toBe("now; live workers take over its jobs");
 });
 
 test("filters by state, in the address", async () => {

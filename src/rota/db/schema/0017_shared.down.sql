@@ -1,1 +1,2 @@
+DROP FUNCTION rota.oldest_wait(text);
 DROP FUNCTION rota.oldest_ready(text);

@@ -14,3 +14,11 @@ LANGUAGE sql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET ena
     )
     SELECT min(run_at) FROM (SELECT run_at FROM hop LIMIT 100) heads
 $$;
+
+-- How long the oldest ready job of a queue has been due; NULL if none is ready. Never negative: a job that another session enqueued
+-- after this transaction began is due later than its rota.now().
+CREATE FUNCTION rota.oldest_wait(of_queue text) RETURNS interval
+LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN o.run_at IS NOT NULL THEN greatest(rota.now() - o.run_at, interval '0') END
+    FROM (SELECT rota.oldest_ready(of_queue) AS run_at OFFSET 0) o
+$$;

@@ -20,7 +20,7 @@ SELECT count(*) FILTER (WHERE outcome = 'failed' AND finished_at >= rota.now() -
 FROM newest
 
 -- name: overview_queues
-SELECT q.name, q.paused_at, q.pause_reason, rota.now() - rota.oldest_ready(q.name) AS age FROM rota.queue q ORDER BY q.name
+SELECT q.name, q.paused_at, q.pause_reason, rota.oldest_wait(q.name) AS age FROM rota.queue q ORDER BY q.name
 
 -- name: overview_schedules
 -- Schedules that nobody has fired for a minute although they are due, and those that keep failing; Rota's own left out.

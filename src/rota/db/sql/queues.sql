@@ -11,7 +11,7 @@ WITH delayed AS MATERIALIZED (
     FROM (SELECT queue FROM rota.job WHERE state = 'running' ORDER BY lease_until LIMIT %(walk)s) walk GROUP BY queue
 )
 SELECT q.name, q.paused_at, q.pause_reason, q.max_concurrency, q.rate, q.overrides IS NOT NULL AS overridden,
-       rota.now() - rota.oldest_ready(q.name) AS oldest_age, ready.n AS ready, waiting.n AS waiting,
+       rota.oldest_wait(q.name) AS oldest_age, ready.n AS ready, waiting.n AS waiting,
        coalesce((SELECT n FROM delayed d WHERE d.queue = q.name), 0) AS delayed,
        coalesce((SELECT n FROM held h WHERE h.queue = q.name), 0) AS held,
        coalesce((SELECT n FROM running r WHERE r.queue = q.name), 0) AS running,

@@ -30,7 +30,7 @@ class OverviewAnswer(BaseModel):
     version: str = Field(description="Rota's.")
     health: Health = Field(description="`empty`: nothing has run yet, and nothing waits.", examples=["warning"])
     sentence: str = Field(examples=["mail is 4 min behind; 1 schedule is late"])
-    problems: list[Trouble] = Field(description="What is not as it should be, the worst first.")
+    problems: list[Trouble] = Field(description="One entry per kind of problem: open alerts, then the worst first.")
     queued: Capped = Field(description="Due or not, and those that limits hold back.")
     delayed: Capped = Field(description="Of these: not due yet.")
     running: Capped
