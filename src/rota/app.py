@@ -78,7 +78,7 @@ class Rota:
         alias_main(sys._getframe(1))
         self.name = self.settings.app.name if name is None else name  # tells it from others that share its database
         check_app_name(self.name)
-        use_keys(self.settings.secrets.key)
+        use_keys(self.settings.secrets.key, required=self.settings.app.env != "local")
         self.access = access  # who may do what in `control`; None: the default
         self.events = Events()  # what this application's workers say; subscribe before one starts
         self._tasks: dict[str, TaskSpec] = {}
@@ -86,6 +86,7 @@ class Rota:
         self._queue_limits: dict[str, QueueLimits] = {}
         self._intake = Intake(Pools(self.settings.database), self._queues.keys(), self._queue_limits)
         self.routers: list[str] = []  # of FastAPI, as "module:attribute": servers have their routes too
+        self.sealed_columns: list[str] = []  # of its own tables, as "schema.table.column": what `seal` has written
         self.included: dict[str, Any] = {}  # what the `install` of each module has returned
         for module in included_by(self.settings):
             self.include(module)

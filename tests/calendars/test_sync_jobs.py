@@ -274,10 +274,10 @@ class TestPairs:
     ) -> None:
         await office.pair(calls[0], dav_end(make_dav()))
         [(sealed,)] = office.conn.execute("SELECT second_sealed FROM rota_calendars.pair").fetchall()
-        assert sealed.startswith("rota-secret:1:")
+        assert sealed.startswith("rota-secret:")
         assert PASSWORD not in str(await pairs.need(aconn, "team:rooms"))
         await pairs.sign_in(aconn, "team:rooms", "second", user="bob", password="other")
-        place = pairs.open_place((await pairs.need(aconn, "team:rooms")).second.sealed)
+        place = pairs.open_place(await pairs.need(aconn, "team:rooms"), "second")
         assert (place.user, place.password and place.password.get_secret_value()) == ("bob", "other")
 
     async def test_removed_with_all_that_is_known_of_it(self, office: Office, folders: tuple[Files, Files], aconn: AConn) -> None:

@@ -16,11 +16,12 @@ from rota.errors import DeliveryFailed, NotFound, UsageError
 from rota.model.http_call import read_url
 from rota.model.redact import redact_text
 from rota.model.sanitize import clean_text
-from rota.model.secret import conceal, reveal
+from rota.model.secret import seal, unseal
 from rota.outbound.signature import new_secret, sign
 from rota.store import webhooks as store
 from rota.store.webhooks import DeliveryRecord, Message, WebhookRecord
 
+KIND = "webhook"
 MAX_URL_BYTES = 2000
 MAX_LIMIT = 1000
 
@@ -36,12 +37,14 @@ class Added:
 
 
 async def add(conn: AsyncConn, url: str, *, kinds: Sequence[str] = ()) -> Added:
-    """Makes a webhook for alerts of some kinds, or of all. Its secret is stored encrypted if there is a secrets.key."""
+    """Add a webhook for alerts of some kinds, or of all. Its secret is stored encrypted; without a key only in `local`."""
     url = check_url(url)
     for kind in kinds:
         check_kind(kind)
-    secret = new_secret()
-    return Added(await store.add(conn, url=url, secret=conceal(secret), kinds=list(dict.fromkeys(kinds))), secret)
+    id, secret = await store.new_id(conn), new_secret()
+    sealed = seal(secret, kind=KIND, id=id, field="secret", key_needed=False)
+    await store.add(conn, id, url=url, secret=sealed, kinds=list(dict.fromkeys(kinds)))
+    return Added(id, secret)
 
 
 async def list_webhooks(conn: AsyncConn) -> list[WebhookRecord]:
@@ -106,7 +109,8 @@ async def deliver(connect: Connect, delivery: UUID, settings: Settings, *, is_la
 
 def headers_of(message: Message) -> dict[str, str]:
     """What tells the other side that a message is ours, and whether it has had it before."""
-    signed = sign([reveal(message.secret)], str(message.id), message.at, message.body.encode())
+    secret = unseal(message.secret, kind=KIND, id=message.webhook_id, field="secret")
+    signed = sign([secret], str(message.id), message.at, message.body.encode())
     return {"Content-Type": "application/json", **signed}
 
 

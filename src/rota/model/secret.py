@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
+import hmac
+import json
+import re
 from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretBytes, SecretStr
 from pydantic.functional_serializers import PlainSerializer
@@ -14,6 +19,18 @@ from pydantic.functional_validators import BeforeValidator
 
 from rota.config import load_settings
 from rota.errors import ConfigError, PayloadError, how_to_install
+
+SEALED = "rota-secret:"
+OPEN = "rota-open:"  # of what is not encrypted, because there is no key: encoded, so that nobody reads it by accident
+TOKEN = re.compile(r"rota-secret:(?P<key>[0-9a-f]{8}):(?P<kind>[a-z0-9_]{1,30}):(?P<data>[A-Za-z0-9_=-]+)")
+NO_KEY = (
+    "there is no key to encrypt it with. Set ROTA_SECRETS_KEY, or key under [secrets] in rota.toml, to the same value for all "
+    "servers and workers; `rota init` writes one, or run `openssl rand -hex 32`"
+)
+ELSEWHERE = "was sealed for another record, owner, field or origin"
+_KIND = re.compile(r"[a-z0-9_]{1,30}")
+_NONCE = bytes(12)
+_WRAPPED = 40  # bytes of a wrapped data key
 
 PREFIX = "rota-secret:1:"
 OPEN_PREFIX = "rota-open:1:"  # of what is not encrypted, since there is no key: encoded, so that nobody reads it by accident
@@ -23,11 +40,13 @@ _SECRET = (SecretStr, SecretBytes)
 _NEVER_SECRET = frozenset([str, int, float, bool])
 _MANY = (list, tuple, set, frozenset)
 _keys: tuple[str, ...] = ()  # the first encrypts, all decrypt
+_required: bool | None = None  # whether nothing is stored without a key; None: no application has said
 
 
-def use_keys(keys: str | None) -> None:
-    """Sets the keys of this process, with commas between them."""
-    global _keys
+def use_keys(keys: str | None, *, required: bool = False) -> None:
+    """Set the keys of this process, with commas between them, and whether secrets are refused without one."""
+    global _keys, _required
+    _required = required
     if keys is None:
         return
     found = tuple(key.strip() for key in keys.split(",") if key.strip())
@@ -62,27 +81,171 @@ def reveal(text: str) -> str:
     return decrypt(text) if text.startswith(PREFIX) else text
 
 
-def seal(value: str, *, key_needed: bool = True) -> str:
-    """A secret as an application stores it in a table of its own: encrypted by `secrets.key`.
+class Record(NamedTuple):
+    """The record that a secret is stored in. Its token can be read there and nowhere else."""
 
-    Without a key it is refused, or, if none is needed, only encoded, so that nobody reads it by accident.
+    kind: str  # lowercase letters and _: job, schedule, task, webhook, or an application's own
+    id: str
+    owner: str = ""
+
+
+def seal(value: str, *, kind: str, id: object, field: str, owner: object = "", origin: str = "", key_needed: bool = True) -> str:
+    """Encrypt a secret for one field of one record, and return the text to store.
+
+    `kind` and `id` name the record (`"feed"`, 7), `owner` whom it belongs to, `field` the column or member. `unseal` needs the same
+    four: a token that is copied elsewhere cannot be read. Give `origin` (see `origin_of`) to bind the secret to the host it is sent
+    to as well. Add the column to `app.sealed_columns`, so that `rota secrets rotate` finds it.
+
+    Raises `ConfigError` without `secrets.key`. With `key_needed=False` and `app.env = "local"` the text is then only encoded.
     """
-    if not _keys:
-        use_keys(load_settings().secrets.key)
-    if key_needed and not _keys:
-        raise ConfigError(
-            "a secret needs a key to be stored: set ROTA_SECRETS_KEY, or key under [secrets] in rota.toml, "
-            "to at least 32 random characters (`openssl rand -hex 32`), for workers too"
-        )
-    return conceal(value)
+    record = Record(kind, str(id), str(owner))
+    if not may_store(key_needed=key_needed):
+        raise ConfigError(f"a secret cannot be stored: {NO_KEY}")
+    return write_token(value, record, field, origin)
 
 
-def unseal(text: str) -> str:
-    """What `seal` was given."""
+def unseal(text: str, *, kind: str, id: object, field: str, owner: object = "", origin: str = "") -> str:
+    """Return the secret that `seal` was given for this record, owner, field and origin.
+
+    Raises `ConfigError` if no key fits, or if the text was sealed for another record.
+    """
     try:
-        return reveal(text)
+        return read_token(text, Record(kind, str(id), str(owner)), field, origin)
     except ValueError as error:
-        raise ConfigError(f"a stored secret cannot be read: it {error}") from None
+        raise ConfigError(f"{field} of {kind} {id} cannot be read: it {error}") from None
+
+
+def may_store(*, key_needed: bool = True) -> bool:
+    """Return whether secrets can be stored here: there is a key, or none is needed and `app.env` is `local`."""
+    if not _keys and _required is None:
+        _read_settings()
+    return bool(_keys) or not (key_needed or _required)
+
+
+def origin_of(url: str) -> str:
+    """Return the origin of a URL, `https://example.org:443`: the host that secrets are sent to."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{(parts.hostname or '').rstrip('.')}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+
+def write_token(value: str, record: Record, field: str, origin: str = "") -> str:
+    """Return the token of a secret; without a key it is encoded and not encrypted. The same arguments give the same token."""
+    if not _KIND.fullmatch(record.kind):
+        raise ValueError(f"kind {record.kind!r} is not allowed: 1 to 30 lowercase letters, digits and _")
+    bound, plain = _binding(record, field, origin), value.encode()
+    if not _keys:
+        digest = hashlib.sha256(bound).digest()[:16]
+        return f"{OPEN}{record.kind}:{base64.urlsafe_b64encode(digest + plain).decode()}"
+    key = _keys[0]
+    # Derived from what it encrypts, so that no two values share a data key; then a constant nonce is safe.
+    data_key = hmac.digest(_derived(key, "data"), bound + b"\0" + plain, "sha256")
+    sealed = _wrap(_derived(key, "wrap"), data_key) + _aead(data_key).encrypt(_NONCE, plain, bound)
+    return f"{SEALED}{key_id(key)}:{record.kind}:{base64.urlsafe_b64encode(sealed).decode()}"
+
+
+def read_token(text: str, record: Record, field: str, origin: str = "") -> str:
+    """Return the secret of a token. ValueError says why it cannot be read, as what follows "it"."""
+    try:
+        if text.startswith(OPEN):
+            kind, _, data = text.removeprefix(OPEN).partition(":")
+            raw = base64.b64decode(data, b"-_", validate=True)
+            if kind != record.kind or raw[:16] != hashlib.sha256(_binding(record, field, origin)).digest()[:16]:
+                raise ValueError(ELSEWHERE)
+            return raw[16:].decode()
+        id, kind, data = _parts(text)
+        raw = base64.b64decode(data, b"-_", validate=True)
+    except (UnicodeDecodeError, binascii.Error):
+        raise ValueError("is not a stored secret, although it begins like one") from None
+    data_key = _unwrap(_key_of(id), raw[:_WRAPPED])
+    try:
+        plain: bytes = _aead(data_key).decrypt(_NONCE, raw[_WRAPPED:], _binding(record, field, origin))
+    except Exception:
+        raise ValueError(ELSEWHERE) from None
+    return plain.decode()
+
+
+def rewrap(text: str) -> str:
+    """Return a token under the newest key; what it is bound to stays the same. Tokens without encryption stay as they are."""
+    if text.startswith(OPEN) or not _keys:
+        return text
+    id, kind, data = _parts(text)
+    newest = _keys[0]
+    if id == key_id(newest):
+        return text
+    raw = base64.b64decode(data, b"-_", validate=True)
+    wrapped = _wrap(_derived(newest, "wrap"), _unwrap(_key_of(id), raw[:_WRAPPED]))
+    return f"{SEALED}{key_id(newest)}:{kind}:{base64.urlsafe_b64encode(wrapped + raw[_WRAPPED:]).decode()}"
+
+
+def key_id(key: str) -> str:
+    """Return the name of a key in tokens: eight hexadecimal digits of its hash."""
+    return _derived(key, "id").hex()[:8]
+
+
+def known_key_ids() -> tuple[str, ...]:
+    """Return the ids of this process's keys, the newest first."""
+    return tuple(key_id(key) for key in _keys)
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    match = TOKEN.fullmatch(text)
+    if match is None:
+        raise ValueError("is not a stored secret")
+    return match["key"], match["kind"], match["data"]
+
+
+def _key_of(id: str) -> str:
+    if not _keys:
+        # A process in which one handler is tried alone has its module and no application, which would have brought the keys.
+        _read_settings()
+    for key in _keys:
+        if key_id(key) == id:
+            return key
+    known = f"known are {', '.join(known_key_ids())}" if _keys else "no key is set"
+    raise ValueError(f"was encrypted with key {id}, and {known}: add that key to secrets.key (ROTA_SECRETS_KEY)")
+
+
+def _binding(record: Record, field: str, origin: str) -> bytes:
+    return json.dumps([*record, field, origin]).encode()
+
+
+@lru_cache(64)
+def _derived(key: str, purpose: str) -> bytes:
+    return hashlib.sha256(f"rota-secret\0{purpose}\0{key}".encode()).digest()
+
+
+def _aead(data_key: bytes) -> Any:
+    return _cryptography()[0](data_key)
+
+
+def _wrap(key: bytes, data_key: bytes) -> bytes:
+    wrapped: bytes = _cryptography()[1](key, data_key)
+    return wrapped
+
+
+def _unwrap(key: str, wrapped: bytes) -> bytes:
+    try:
+        data_key: bytes = _cryptography()[2](_derived(key, "wrap"), wrapped)
+    except ConfigError:
+        raise
+    except Exception:
+        raise ValueError("was changed after it was stored") from None
+    return data_key
+
+
+@lru_cache(1)
+def _cryptography() -> tuple[Any, Any, Any]:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
+    except ImportError:
+        raise ConfigError(f"secrets need the package cryptography: {how_to_install('secrets')}") from None
+    return AESGCM, aes_key_wrap, aes_key_unwrap
+
+
+def _read_settings() -> None:
+    settings = load_settings()
+    use_keys(settings.secrets.key, required=settings.app.env != "local")
 
 
 def encrypt(value: str) -> str:

@@ -50,18 +50,24 @@ class Message(NamedTuple):
     """What is to be sent, where to, and what it is signed with."""
 
     id: UUID
+    webhook_id: int
     body: str
     url: str
     secret: str
     at: int  # seconds since 1970, by the database's clock
 
 
-async def add(conn: AsyncConn, *, url: str, secret: str, kinds: Sequence[str]) -> int:
-    """Makes a webhook; its number."""
-    row = await (await conn.execute(SQL["webhooks_add"], {"url": url, "secret": secret, "kinds": list(kinds)})).fetchone()
+async def new_id(conn: AsyncConn) -> int:
+    """Reserve the number of a new webhook: its secret is bound to it."""
+    row = await (await conn.execute(SQL["webhooks_new_id"])).fetchone()
     assert row is not None
     id: int = row[0]
     return id
+
+
+async def add(conn: AsyncConn, id: int, *, url: str, secret: str, kinds: Sequence[str]) -> None:
+    """Store a webhook under its reserved number."""
+    await conn.execute(SQL["webhooks_add"], {"id": id, "url": url, "secret": secret, "kinds": list(kinds)})
 
 
 async def read_all(conn: AsyncConn, id: int | None = None) -> list[WebhookRecord]:

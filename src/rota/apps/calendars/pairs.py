@@ -20,6 +20,7 @@ from rota.config import Settings
 from rota.errors import Conflict, NotFound, UsageError
 from rota.model.calendar_job import CalendarJob
 
+KIND = "calendar_pair"
 PAST = timedelta(days=30)
 FUTURE = timedelta(days=365)
 EARLIEST = timedelta(minutes=1)  # between two synchronisations of a pair by itself
@@ -82,8 +83,9 @@ async def add(
     await ensure_schema(conn)
     parameters = {
         "id": id, "direction": direction, "every": every, "past": past, "future": future,
-        "first_connector": first.connector, "first_shown": opened["first"].shown, "first_sealed": _seal(first.place),
-        "second_connector": second.connector, "second_shown": opened["second"].shown, "second_sealed": _seal(second.place),
+        "first_connector": first.connector, "first_shown": opened["first"].shown, "first_sealed": _seal(id, "first", first.place),
+        "second_connector": second.connector, "second_shown": opened["second"].shown,
+        "second_sealed": _seal(id, "second", second.place),
     }  # fmt: skip
     if (await conn.execute(SQL["pairs_add"], parameters)).rowcount == 0:
         raise Conflict(f"there is a pair {id!r} already: take another name, or remove it first")
@@ -119,9 +121,10 @@ async def remove(conn: Conn, id: str) -> None:
 
 async def sign_in(conn: Conn, id: str, side: Side, *, user: str | None, password: str | None) -> None:
     """Sets how one signs in to a calendar of a pair."""
-    place = open_place((await need(conn, id)).end(side).sealed)
+    place = open_place(await need(conn, id), side)
     place = replace(place, user=user, password=None if password is None else SecretStr(password))
-    await conn.execute(SQL["pairs_seal_first" if side == "first" else "pairs_seal_second"], {"pair": id, "sealed": _seal(place)})
+    sealed = {"pair": id, "sealed": _seal(id, side, place)}
+    await conn.execute(SQL["pairs_seal_first" if side == "first" else "pairs_seal_second"], sealed)
 
 
 async def counts(conn: Conn, id: str) -> Counts:
@@ -148,12 +151,12 @@ def job_of(pair: Pair | PairView, window: Window | None = None, payload: Mapping
 def open_calendar(pair: Pair, side: Side, settings: Settings) -> Calendar:
     """A calendar of a pair, ready to be asked."""
     end = pair.end(side)
-    return connector(end.connector)(open_place(end.sealed), settings)
+    return connector(end.connector)(open_place(pair, side), settings)
 
 
-def open_place(sealed: str) -> Place:
-    """The place that was sealed."""
-    location, user, password = json.loads(unseal(sealed))
+def open_place(pair: Pair, side: Side) -> Place:
+    """Return the place of one calendar of a pair."""
+    location, user, password = json.loads(unseal(pair.end(side).sealed, kind=KIND, id=pair.id, field=side))
     return Place(location, user, None if password is None else SecretStr(password))
 
 
@@ -168,9 +171,10 @@ def _connect(end: NewEnd, settings: Settings) -> Calendar:
     return connector(end.connector)(end.place, settings)
 
 
-def _seal(place: Place) -> str:
+def _seal(pair: str, side: Side, place: Place) -> str:
     word = None if place.password is None else place.password.get_secret_value()
-    return seal(json.dumps([place.location, place.user, word]), key_needed=word is not None)
+    text = json.dumps([place.location, place.user, word])
+    return seal(text, kind=KIND, id=pair, field=side, key_needed=word is not None)
 
 
 def _view(pair: Pair) -> PairView:

@@ -30,7 +30,7 @@ CREATE TABLE rota.alert (
 );
 CREATE INDEX alert_seen ON rota.alert (state, last_seen_at);
 
--- Who is told when an alert opens. The secret is stored as it is: it is needed to sign with.
+-- Who is told when an alert opens. The secret is sealed (model/secret.py), bound to the id.
 CREATE TABLE rota.webhook (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     url        text        NOT NULL,
@@ -39,7 +39,7 @@ CREATE TABLE rota.webhook (
     enabled    boolean     NOT NULL DEFAULT true,
     created_at timestamptz NOT NULL DEFAULT rota.now(),
     CONSTRAINT webhook_url CHECK (url ~ '^https?://[^/?#@[:space:]]+([/?#][^[:space:]]*)?$' AND octet_length(url) <= 2000),
-    CONSTRAINT webhook_secret CHECK (octet_length(secret) BETWEEN 16 AND 200)
+    CONSTRAINT webhook_secret CHECK (octet_length(secret) BETWEEN 16 AND 400)
 );
 
 -- One message to one webhook, and what became of the last try to bring it there.

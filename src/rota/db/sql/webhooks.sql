@@ -1,5 +1,8 @@
 -- name: webhooks_add
-INSERT INTO rota.webhook (url, secret, kinds) VALUES (%(url)s, %(secret)s, %(kinds)s) RETURNING id
+INSERT INTO rota.webhook (id, url, secret, kinds) OVERRIDING SYSTEM VALUE VALUES (%(id)s, %(url)s, %(secret)s, %(kinds)s)
+
+-- name: webhooks_new_id
+SELECT nextval(pg_get_serial_sequence('rota.webhook', 'id'))
 
 -- name: webhooks_lock
 SELECT FROM rota.webhook WHERE id = %(id)s FOR UPDATE
@@ -24,7 +27,7 @@ SELECT rota.send_webhook(w.id, NULL, %(body)s::json) FROM rota.webhook w WHERE w
 
 -- name: webhooks_to_deliver
 -- What is to be sent, and with what; none when it has arrived, or its webhook is gone or switched off.
-SELECT d.id, d.body::text, w.url, w.secret, extract(epoch FROM rota.now())::bigint
+SELECT d.id, w.id, d.body::text, w.url, w.secret, extract(epoch FROM rota.now())::bigint
 FROM rota.webhook_delivery d JOIN rota.webhook w ON w.id = d.webhook_id
 WHERE d.id = %(id)s AND d.state <> 'delivered' AND w.enabled
 
