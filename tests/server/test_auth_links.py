@@ -277,8 +277,101 @@ def test_one_computer_is_one_network_of_ipv6() -> None:
 async def test_an_unknown_address_is_limited_the_same_way(mailing: Serving, conn: psycopg.Connection[Any]) -> None:
     for _ in range(5):
         await ask(mailing, "nobody@example.org")
-    assert conn.execute("SELECT refused FROM rota.allowance WHERE key = 'links for nobody@example.org'").fetchone() == (2,)
+    refused = conn.execute(
+        "SELECT refused FROM rota.allowance WHERE key = 'links for nobody@example.org from 127.0.0.1'"
+    ).fetchone()
+    assert refused == (2,)
     assert conn.execute("SELECT count(*) FROM rota.magic_link").fetchone() == (3,)
+
+
+@pytest.mark.req("T09")
+class TestStrangers:
+    """Strangers who ask for links to an address cannot keep its owner from signing in, nor flood the mailbox."""
+
+    HOME, AWAY = "192.0.2.7", "198.51.100.9"
+
+    async def link(self, server: Serving, peer: str, email: str = ADA) -> str | None:
+        async with server.state.connection() as conn:
+            return await accounts.request_link(conn, server.state.settings, email, peer=peer)
+
+    async def flood(self, server: Serving, peers: int = 20, each: int = 5) -> list[str]:
+        """Ask for links from many networks; give those that are mailed."""
+        asked = [await self.link(server, f"2001:db8:0:{n:x}::/64") for n in range(peers) for _ in range(each)]
+        return [token for token in asked if token is not None]
+
+    async def test_eleven_requests_of_a_stranger_leave_the_owner_theirs(
+        self, mailing: Serving, mailbox: Mailbox, conn: psycopg.Connection[Any]
+    ) -> None:
+        """The stranger uses the API through another network than the owner."""
+        Clock(conn).freeze()
+        await people.make(mailing, ADA, "admin")
+        stranger = [await self.link(mailing, "203.0.113.5") for _ in range(11)]
+        assert sum(token is not None for token in stranger) == 3
+        await ask_for(mailing, mailbox, ADA)
+
+    async def test_a_network_that_the_account_knows_is_not_limited_by_strangers(
+        self, mailing: Serving, conn: psycopg.Connection[Any]
+    ) -> None:
+        clock = Clock(conn)
+        clock.freeze()
+        await people.make(mailing, ADA, "admin")
+        async with mailing.state.connection() as own:
+            token = await accounts.request_link(own, mailing.state.settings, ADA, peer=self.HOME)
+            assert token is not None
+            await accounts.sign_in(own, mailing.state.settings.auth, token, browser=True, peer=self.HOME)
+        clock.move(timedelta(hours=2))
+        await self.flood(mailing)
+        for n in range(40):  # and a neighbor in the same network, who asks for links to others
+            await self.link(mailing, self.HOME, f"user{n}@example.org")
+        assert await self.link(mailing, self.HOME, "someone@example.org") is None
+        assert await self.link(mailing, self.HOME) is not None
+        assert await self.link(mailing, self.AWAY) is None  # unknown there, and the last link mailed is good for a while
+
+    async def test_under_a_flood_there_is_always_a_link_that_works(self, mailing: Serving, conn: psycopg.Connection[Any]) -> None:
+        """For four hours, every network asks as often as it likes; the owner, anywhere, has a link in the mailbox."""
+        clock = Clock(conn)
+        clock.freeze()
+        await people.make(mailing, ADA, "admin")
+        mailed, waited = [(0, token) for token in await self.flood(mailing)], 0
+        assert len(mailed) == 9  # three times as many as for one network
+        for minute in range(5, 240, 5):
+            clock.move(timedelta(minutes=5))
+            mailed += [(minute, token) for token in await self.flood(mailing, peers=6, each=2)]
+            if (token := await self.link(mailing, self.AWAY)) is not None:
+                mailed.append((minute, token))
+            newest, link = mailed[-1]
+            assert minute - newest <= 7.5, minute
+            waited = max(waited, minute - newest)
+            if minute % 60 == 0:
+                assert await verify(mailing, link) == 200
+        assert waited > 0  # it was limited
+        assert len(mailed) <= 9 + 4 * (9 + 8)  # what the limit refills in an hour, and one for each 7.5 minutes
+
+    async def test_an_unknown_address_is_refused_and_stored_alike(self, mailing: Serving, conn: psycopg.Connection[Any]) -> None:
+        Clock(conn).freeze()
+        await people.make(mailing, ADA)
+        for _ in range(5):
+            await self.link(mailing, self.HOME)
+            assert await self.link(mailing, self.HOME, "nobody@example.org") is None
+        stored = conn.execute("SELECT email, count(*) FROM rota.magic_link GROUP BY 1 ORDER BY 1").fetchall()
+        assert stored == [(ADA, 3), ("nobody@example.org", 3)]
+
+    async def test_the_last_networks_are_remembered(self, mailing: Serving, conn: psycopg.Connection[Any]) -> None:
+        clock = Clock(conn)
+        await people.make(mailing, ADA)
+        for n in range(accounts.MAX_SOURCES + 5):
+            clock.move(timedelta(minutes=1))
+            token = await people.link_token(mailing, ADA)
+            async with mailing.state.connection() as own:
+                await accounts.sign_in(own, mailing.state.settings.auth, token, browser=False, peer=f"192.0.2.{n}")
+        known = conn.execute("SELECT source FROM rota.sign_in_source ORDER BY signed_in_at").fetchall()
+        assert known == [(f"192.0.2.{n}",) for n in range(5, accounts.MAX_SOURCES + 5)]
+
+    async def test_signing_in_over_http_remembers_the_network(self, mailing: Serving, conn: psycopg.Connection[Any]) -> None:
+        await people.make(mailing, ADA)
+        assert await verify(mailing, await people.link_token(mailing, ADA)) == 200
+        assert (await press(mailing, await people.link_token(mailing, ADA)))[0] == 303
+        assert conn.execute("SELECT source FROM rota.sign_in_source").fetchall() == [("127.0.0.1",)]
 
 
 NO_ADDRESSES: list[Any] = [

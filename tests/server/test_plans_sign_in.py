@@ -26,6 +26,8 @@ FILL = f"""
     INSERT INTO rota.api_token (token_hash, hint, account_id, name, created_by)
     SELECT sha256(n::text::bytea), '', md5(n::text)::uuid, 'x', 'y' FROM generate_series(1, {MANY}) n;
     INSERT INTO rota.allowance SELECT 'links for user' || n || '@example.org', rota.now() FROM generate_series(1, {MANY}) n;
+    INSERT INTO rota.sign_in_source (account_id, source)
+    SELECT md5(n::text)::uuid, '10.0.0.' || n % 200 FROM generate_series(1, {MANY}) n;
     INSERT INTO rota.magic_link (token_hash, email, expires_at)
     SELECT sha256(n::text::bytea), 'user' || n || '@example.org', rota.now() + interval '1 hour' FROM generate_series(1, {MANY}) n;
 """
@@ -35,7 +37,7 @@ def statements(n: int) -> list[tuple[str, dict[str, Any]]]:
     """What is asked about one of them; each finds one row."""
     digest, odd = sha256(str(n).encode()).digest(), UUID(md5(str(n + 1).encode()).hexdigest())
     link = {"email": f"user{n}@example.org", "peer": f"10.0.0.{n % 200}", "hash": sha256(f"new {n}".encode()).digest()}
-    link |= {"minutes": 15, "per_address": 3, "per_peer": 30, "may_sign_up": False}
+    link |= {"minutes": 15, "per_hour": 3, "may_sign_up": False}
     return [
         (accounts.SQL["accounts_by_cookies"], {"hashes": [digest]}),
         (accounts.SQL["accounts_by_jwts"], {"ids": [odd]}),

@@ -45,6 +45,7 @@ OWN_RULES = (
         where="expires_at < rota.now() - interval '1 day' OR revoked_at < rota.now() - interval '1 day'",
     ),
     PruneRule(task="expired_auth_cleanup", table="rota.magic_link", where="expires_at < rota.now()"),
+    PruneRule(task="expired_auth_cleanup", table="rota.sign_in_source", where="signed_in_at < rota.now() - interval '180 days'"),
 )
 
 Conn = AsyncConnection[tuple[Any, ...]]

@@ -94,7 +94,8 @@ class AuthSettings(Section):
         default=10,
         ge=1,
         le=1000,
-        description="Sign-in links for one address in an hour; ten times as many from one computer.",
+        description="Sign-in links for one address from one network in an hour; three times as many for it from all networks, "
+        "ten times as many from one network for all addresses.",
     )
 
 

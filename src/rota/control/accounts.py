@@ -24,7 +24,7 @@ from rota.store.accounts import Account
 AccountRole = Literal["admin", "operator", "read_only", "user"]  # one that a person can have
 
 MAX_LIMIT = 1000
-PEERS_SHARE = 10  # one computer asks for links of several people
+MAX_SOURCES = 20  # of an account: the networks from which it signed in last
 FIRST_ADMIN = "admin@localhost"
 SIGN_IN_PATH = "/auth/sign-in"
 VERIFY_PATH = "/auth/verify"
@@ -117,7 +117,9 @@ async def enable_account(conn: AsyncConn, actor: Actor, who: UUID | str) -> Acco
 
 
 async def request_link(conn: AsyncConn, settings: Settings, email: str, *, peer: str) -> str | None:
-    """Makes a link's token for an address; None if nothing is to be mailed: it is not known, or has asked too often.
+    """Return a new link's token for an address; None if nothing is to be mailed: the address is unknown, or over a limit.
+
+    `peer` is the network that the request comes from. Over a limit, the last link that was mailed is good for a while.
 
     One statement in every case, so that the time it takes does not tell them apart.
     """
@@ -129,8 +131,7 @@ async def request_link(conn: AsyncConn, settings: Settings, email: str, *, peer:
         peer=peer,
         hash=hash_of(token),
         minutes=auth.link_minutes,
-        per_address=auth.links_per_hour,
-        per_peer=auth.links_per_hour * PEERS_SHARE,
+        per_hour=auth.links_per_hour,
         may_sign_up=may_sign_up(settings),
     )
     return token if to_mail else None
@@ -164,8 +165,8 @@ async def admin_link(conn: AsyncConn, settings: Settings, *, base: str | None = 
 # Sessions
 
 
-async def sign_in(conn: AsyncConn, auth: AuthSettings, token: str, *, browser: bool) -> SignedIn:
-    """Uses a link's token, once; AuthError when it is good for nothing (any more)."""
+async def sign_in(conn: AsyncConn, auth: AuthSettings, token: str, *, browser: bool, peer: str | None = None) -> SignedIn:
+    """Use a link's token, once; AuthError when it is not valid (any more). `peer` is the network that the request comes from."""
     cookie = secrets.token_urlsafe(32) if browser else None
     session_id = new_id()
     async with conn.transaction():
@@ -178,6 +179,8 @@ async def sign_in(conn: AsyncConn, auth: AuthSettings, token: str, *, browser: b
             from_at, until_at = await store.open_session(
                 conn, id=session_id, hash=None if cookie is None else hash_of(cookie), account=account.id, hours=hours
             )
+            if peer is not None:
+                await store.note_source(conn, account.id, source=peer, kept=MAX_SOURCES)
             actor = Actor(account.email, role_of(account), account.id, "session" if browser else "jwt")
             await record(conn, actor, "sign_in", account.email)
             return SignedIn(account, session_id, cookie, from_at, until_at)

@@ -89,7 +89,7 @@ async def end_sessions(conn: AsyncConn, id: UUID) -> int:
 
 
 async def request_link(
-    conn: AsyncConn, *, email: str, peer: str, hash: bytes, minutes: int, per_address: int, per_peer: int, may_sign_up: bool
+    conn: AsyncConn, *, email: str, peer: str, hash: bytes, minutes: int, per_hour: int, may_sign_up: bool
 ) -> bool:
     """Stores a link that an address asks for; whether it is to be mailed."""
     parameters = {
@@ -97,8 +97,7 @@ async def request_link(
         "peer": peer,
         "hash": hash,
         "minutes": minutes,
-        "per_address": per_address,
-        "per_peer": per_peer,
+        "per_hour": per_hour,
         "may_sign_up": may_sign_up,
     }
     row = await (await conn.execute(SQL["accounts_request_link"], parameters)).fetchone()
@@ -122,6 +121,11 @@ async def open_session(conn: AsyncConn, *, id: UUID, hash: bytes | None, account
     row = await (await conn.execute(SQL["accounts_open_session"], parameters)).fetchone()
     assert row is not None
     return row[0], row[1]
+
+
+async def note_source(conn: AsyncConn, account: UUID, *, source: str, kept: int) -> None:
+    """Remember that an account has signed in from a network; forget all but the last ones."""
+    await conn.execute(SQL["accounts_note_source"], {"account": account, "source": source, "kept": kept})
 
 
 async def by_cookies(conn: AsyncConn, hashes: Sequence[bytes]) -> dict[bytes, Holder]:

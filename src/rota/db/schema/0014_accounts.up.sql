@@ -18,6 +18,7 @@ CREATE TABLE rota.magic_link (
     token_hash bytea       PRIMARY KEY,
     email      text        NOT NULL,
     purpose    text        NOT NULL DEFAULT 'sign_in',
+    requested  boolean     NOT NULL DEFAULT false,              -- by `request_link`, and mailed if the address may sign in
     signs_up   boolean     NOT NULL DEFAULT false,              -- whether it makes an account where there is none
     created_at timestamptz NOT NULL DEFAULT rota.now(),
     expires_at timestamptz NOT NULL,
@@ -27,6 +28,16 @@ CREATE TABLE rota.magic_link (
     CONSTRAINT magic_link_expiry CHECK (expires_at > created_at)
 );
 CREATE INDEX magic_link_age ON rota.magic_link (expires_at);
+CREATE INDEX magic_link_email ON rota.magic_link (email, expires_at) WHERE requested;
+
+-- The networks from which an account has signed in, the last 20: requests for links from there do not compete with strangers'.
+CREATE TABLE rota.sign_in_source (
+    account_id   uuid        NOT NULL REFERENCES rota.account ON DELETE CASCADE,
+    source       text        NOT NULL,
+    signed_in_at timestamptz NOT NULL DEFAULT rota.now(),       -- the last time
+    PRIMARY KEY (account_id, source)
+);
+CREATE INDEX sign_in_source_age ON rota.sign_in_source (signed_in_at);
 
 -- Somebody who is signed in: a browser with its cookie, or a JWT, which carries the id and has no hash.
 CREATE TABLE rota.session (
@@ -84,23 +95,42 @@ LANGUAGE sql AS $$
     RETURNING allowed
 $$;
 
--- Stores a link for an address; whether it is to be mailed. Known, unknown and limited addresses are the same work: one call that
--- writes.
+-- Store a link for an address; return whether to mail it. Limits per source (a network, see `peer_of`), per source and address, and
+-- per address keep strangers from flooding a mailbox. They must not keep its owner from signing in either: sources from which the
+-- account has signed in are exempt from the limits that strangers can use up, and beyond a limit per address a link is still stored
+-- when no other one is good for at least half of its time. So whoever asks has a link in the mailbox, or gets one.
+--
+-- Known and unknown addresses are the same work in each case: one call that writes.
 CREATE FUNCTION rota.request_link(
-    for_email text, from_peer text, hash bytea, good_for interval, per_address integer, per_peer integer, may_sign_up boolean
+    for_email text, from_source text, hash bytea, good_for interval, per_hour integer, may_sign_up boolean
 ) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    known boolean;
+    account     uuid;
+    enabled     boolean;
+    familiar    boolean;
+    source_left boolean;
+    own_left    boolean;  -- of this address from this source
+    all_left    boolean;  -- of this address from all sources together
 BEGIN
-    IF NOT rota.take_allowance('links from ' || from_peer, per_peer)
-       OR NOT rota.take_allowance('links for ' || for_email, per_address) THEN
+    SELECT a.id, a.disabled_at IS NULL INTO account, enabled FROM rota.account a WHERE a.email = for_email;
+    familiar := EXISTS (SELECT FROM rota.sign_in_source s WHERE s.account_id = account AND s.source = from_source);
+    source_left := rota.take_allowance('links from ' || from_source, 10 * per_hour);
+    IF NOT (source_left OR familiar) THEN
         RETURN false;
     END IF;
-    SELECT a.disabled_at IS NULL INTO known FROM rota.account a WHERE a.email = for_email;
-    INSERT INTO rota.magic_link (token_hash, email, signs_up, expires_at)
-    VALUES (hash, for_email, may_sign_up, rota.now() + good_for);
-    RETURN coalesce(known, may_sign_up);
+    own_left := rota.take_allowance('links for ' || for_email || ' from ' || from_source, per_hour);
+    all_left := own_left AND rota.take_allowance('links for ' || for_email, 3 * per_hour);  -- what is refused costs nobody else
+    IF NOT (all_left OR (own_left AND familiar)) THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('links for ' || for_email, 0));  -- of several at once, one sees no other link
+        IF EXISTS (SELECT FROM rota.magic_link m
+                   WHERE m.email = for_email AND m.requested AND m.used_at IS NULL AND m.expires_at > rota.now() + good_for / 2) THEN
+            RETURN false;
+        END IF;
+    END IF;
+    INSERT INTO rota.magic_link (token_hash, email, requested, signs_up, expires_at)
+    VALUES (hash, for_email, true, may_sign_up, rota.now() + good_for);
+    RETURN coalesce(enabled, may_sign_up);
 END
 $$;
 

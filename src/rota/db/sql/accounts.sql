@@ -35,7 +35,7 @@ UPDATE rota.session SET ended_at = rota.now() WHERE account_id = %(id)s AND ende
 
 -- name: accounts_request_link
 SELECT rota.request_link(
-    %(email)s, %(peer)s, %(hash)s, make_interval(mins => %(minutes)s), %(per_address)s, %(per_peer)s, %(may_sign_up)s)
+    %(email)s, %(peer)s, %(hash)s, make_interval(mins => %(minutes)s), %(per_hour)s, %(may_sign_up)s)
 
 -- name: accounts_add_link
 -- A link that somebody who has the database makes: without limits. No bootstrap once there is an admin.
@@ -51,6 +51,15 @@ SELECT id, email, role, created_at, signed_in_at, disabled_at FROM rota.claim_li
 INSERT INTO rota.session (id, token_hash, account_id, expires_at)
 VALUES (%(id)s, %(hash)s, %(account)s, rota.now() + make_interval(hours => %(hours)s))
 RETURNING created_at, expires_at
+
+-- name: accounts_note_source
+WITH noted AS (
+    INSERT INTO rota.sign_in_source (account_id, source) VALUES (%(account)s, %(source)s)
+    ON CONFLICT (account_id, source) DO UPDATE SET signed_in_at = rota.now()
+)
+DELETE FROM rota.sign_in_source d WHERE d.account_id = %(account)s AND d.source IN (
+    SELECT s.source FROM rota.sign_in_source s WHERE s.account_id = %(account)s AND s.source <> %(source)s
+    ORDER BY s.signed_in_at DESC OFFSET %(kept)s - 1)
 
 -- name: accounts_by_cookies
 SELECT s.token_hash, s.id AS credential, a.id, a.email, a.role, NULL::text[] AS scopes

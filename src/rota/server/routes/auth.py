@@ -85,7 +85,7 @@ async def verify(
     state = state_of(request)
     auth = state.settings.auth
     async with state.connection() as conn:
-        known = await accounts.sign_in(conn, auth, token, browser=False)
+        known = await accounts.sign_in(conn, auth, token, browser=False, peer=_peer(request))
     return Jwt(token=state.signer.issue(known.session_id, known.account.id, hours=auth.jwt_hours))
 
 
@@ -136,7 +136,7 @@ async def sign_in(request: Request) -> Response:
     form = await _form(request)
     try:
         async with state.connection() as conn:
-            known = await accounts.sign_in(conn, state.settings.auth, form.get("token", ""), browser=True)
+            known = await accounts.sign_in(conn, state.settings.auth, form.get("token", ""), browser=True, peer=_peer(request))
     except AuthError:
         return sign_in_page.refused_page()
     assert known.cookie is not None
