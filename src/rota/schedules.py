@@ -70,12 +70,20 @@ class Schedules:
         return await self._intake.atransact(control.set_enabled(name, False), conn)
 
     def delete(self, name: str, *, conn: Any = None) -> None:
-        """Removes a schedule; the jobs it has enqueued stay."""
+        """Remove a schedule; the jobs it has enqueued stay. One that code defines stays deleted until it is restored."""
         self._intake.transact(control.delete(name), conn, call="schedules.delete")
 
     async def adelete(self, name: str, *, conn: Any = None) -> None:
         """Like `delete`, from an event loop."""
         await self._intake.atransact(control.delete(name), conn)
+
+    def restore(self, name: str, *, conn: Any = None) -> ScheduleRecord:
+        """Create a deleted schedule again, as code defines it; NotFound if no code does, Conflict if it exists."""
+        return self._intake.transact(control.restore(name), conn, call="schedules.restore")
+
+    async def arestore(self, name: str, *, conn: Any = None) -> ScheduleRecord:
+        """Like `restore`, from an event loop."""
+        return await self._intake.atransact(control.restore(name), conn)
 
     def run(self, name: str, *, conn: Any = None) -> UUID:
         """Enqueues a job of a schedule now, beside its times; the job's id."""

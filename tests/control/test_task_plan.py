@@ -75,6 +75,15 @@ async def test_what_a_sync_would_change(aconn: AsyncConn, conn: Conn) -> None:
     assert [(change.task, change.kind) for change in back.changes] == [("gone", "returned")]
 
 
+@pytest.mark.req("B01", "T12")
+async def test_a_deleted_schedule_shows_in_the_plan(aconn: AsyncConn) -> None:
+    await deploy(aconn, spec(work, schedule=every("1h")))
+    await carry_out_async(AsyncPsycopgCarrier(aconn), schedules.delete("work"))
+    found = await plan(aconn, spec(work, schedule=every("1h")))
+    assert (found.drift, found.changes) == ([Drift("work", "schedule", "every 1h", "deleted")], [])
+    assert (await plan(aconn, spec(work))).drift == []
+
+
 @pytest.mark.req("C02")
 async def test_what_a_nameless_application_cannot_know(aconn: AsyncConn, conn: Conn) -> None:
     await deploy(aconn, spec(work), spec(work, "other"))

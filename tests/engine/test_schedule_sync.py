@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,15 +17,18 @@ from tests.support.processes import WorkerProcess
 from tests.support.scheduling import Scheduling
 from tests.support.wait import until, wait_until
 
-from rota import Rota
+from rota import Retry, Rota
 from rota.config import load_settings
 from rota.contrib.testing.clock import Clock
 from rota.db.carriers import PsycopgCarrier
 from rota.db.embedded import EmbeddedPostgres
 from rota.db.steps import atomically, carry_out
-from rota.errors import Conflict, PayloadError, UnknownTask, UsageError
+from rota.engine import scheduler
+from rota.errors import Conflict, NotFound, PayloadError, UnknownTask, UsageError
 from rota.model.schedule import Timing, cron, every, init
-from rota.store import schedule_sync
+from rota.model.task import TaskSpec
+from rota.model.task_meta import with_meta
+from rota.store import schedule_sync, task_sync
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -157,6 +161,32 @@ async def test_init_runs_once_ever(engine: Engine, scheduling: Scheduling) -> No
     assert (row.next_run_at, row.job_id, row.successes, row.enabled) == (None, None, 1, True)
 
 
+@pytest.mark.req("S06", "T12")
+async def test_init_without_run_once_runs_at_each_sync(engine: Engine, scheduling: Scheduling) -> None:
+    ran: list[int] = []
+
+    async def warm() -> None:
+        ran.append(1)
+
+    engine.tasks["warm"] = with_meta(spec(warm, schedule=init), run_once=False)
+    assert not engine.tasks["warm"].run_once
+    for n in (1, 2, 3):
+        async with engine.worker(scheduler_tick_s=0.05, **QUICK):
+            await until(lambda n=n: scheduling.row("warm").successes == n)
+            await scheduling.tick()
+            assert len(ran) == n, "at a start, and not before the next one"
+    scheduling.set_enabled("warm", False)
+    async with engine.worker(**QUICK):
+        await scheduling.tick()
+    assert len(ran) == 3
+
+
+def test_run_once_is_for_init_tasks_only() -> None:
+    for schedule, value in ((None, True), (every("1h"), False), (init, 1)):
+        with pytest.raises(UsageError, match=r"run_once=.* of task 'work' is not allowed: .*schedule=init"):
+            with_meta(spec(work, schedule=schedule), run_once=value)
+
+
 @pytest.mark.req("S06", "S08")
 async def test_two_workers_that_boot_at_once_run_an_init_task_once(engine: Engine, scheduling: Scheduling) -> None:
     ran: list[int] = []
@@ -187,7 +217,7 @@ async def test_init_is_tried_again_at_later_starts_until_it_has_succeeded(engine
         if len(ran) < 3:
             raise ValueError("not yet")
 
-    engine.tasks["setup"] = spec(setup.handler, "setup", schedule=init, retry=Rota(engine.dsn)._retry_policy(None, 1))
+    engine.tasks["setup"] = spec(setup.handler, "setup", schedule=init, retry=Retry(max_attempts=1))
     for n in (1, 2, 3, 3):
         async with engine.worker(scheduler_tick_s=0.05, **QUICK):
             await until(lambda n=n: len(ran) == n and engine.count() == 0)
@@ -215,6 +245,98 @@ async def test_an_init_task_that_is_running_is_not_run_by_the_next_start(engine:
             gate.set()
             await until(lambda: scheduling.row("setup").successes == 1)
     assert ran == [1]
+
+
+def deploy(conn: psycopg.Connection[Any], *specs: TaskSpec, force: Collection[str] = ()) -> None:
+    """Write tasks and their schedules to the database, as the start of a worker and `rota tasks sync` do."""
+    for steps in (task_sync.sync(specs, force=force), schedule_sync.sync(specs, force=force)):
+        carry_out(PsycopgCarrier(conn), atomically(steps, autocommits=True))
+
+
+class TestDeletedSchedules:
+    @pytest.mark.req("B01", "T12")
+    def test_a_deleted_default_schedule_stays_deleted_until_it_is_restored(self, scheduling: Scheduling, noon: Clock) -> None:
+        report = spec(work, "report", schedule=cron("0 * * * *", starts_at=NOON, jitter="5s"))
+        deploy(scheduling.conn, report)
+        scheduling.delete("report")
+        deploy(scheduling.conn, report)
+        deploy(scheduling.conn, replace(report, schedule=cron("30 * * * *")))
+        assert scheduling.row("report") is None
+        restored = scheduling.restore("report")
+        assert (restored.timing, restored.next_run_at, restored.enabled) == (cron("30 * * * *"), NOON + 30 * MINUTE, True)
+        deploy(scheduling.conn, report)
+        assert scheduling.get("report").timing == report.schedule, "restored, it follows the code again"
+        with pytest.raises(Conflict, match="schedule 'report' exists: `rota tasks sync report --force`"):
+            scheduling.restore("report")
+
+    @pytest.mark.req("B01")
+    def test_a_forced_sync_brings_it_back(self, scheduling: Scheduling, noon: Clock) -> None:
+        report, other = (spec(work, name, schedule=every("1h")) for name in ("report", "other"))
+        deploy(scheduling.conn, report, other)
+        scheduling.delete("report")
+        scheduling.delete("other")
+        deploy(scheduling.conn, report, other, force=["report"])
+        assert (scheduling.get("report").timing, scheduling.row("other")) == (every("1h"), None)
+        scheduling.delete("report")
+        deploy(scheduling.conn, spec(work, "report"), force=["report"])  # code has taken it back meanwhile
+        deploy(scheduling.conn, report)
+        assert scheduling.get("report").timing == every("1h")
+
+    def test_schedules_that_code_does_not_define_cannot_be_restored(self, scheduling: Scheduling, noon: Clock) -> None:
+        deploy(scheduling.conn, spec(work, "report"))
+        scheduling.create("report", every("2h"), task="report")
+        scheduling.delete("report")
+        for name in ("report", "nothing"):
+            with pytest.raises(NotFound, match=f"schedule '{name}' is not defined in code"):
+                scheduling.restore(name)
+        deploy(scheduling.conn, spec(work, "report", schedule=every("1h")))
+        assert scheduling.get("report").timing == every("1h"), "an operator's own schedule leaves no mark"
+
+
+class TestFirstSchedules:
+    @pytest.mark.req("C03", "T12")
+    def test_updating_the_schedule_of_a_task_without_one_creates_it(self, scheduling: Scheduling, noon: Clock) -> None:
+        deploy(scheduling.conn, spec(work, "report"), spec(work, "tidy"))
+        made = scheduling.update("report", cron="15 * * * *", tz="Asia/Tokyo", queue="slow")
+        assert (made.task, made.timing, made.queue, made.next_run_at) == (
+            "report", cron("15 * * * *", tz="Asia/Tokyo"), "slow", NOON + 15 * MINUTE,
+        )  # fmt: skip
+        assert scheduling.update("tidy", every="10m").timing == every("10m")
+        assert scheduling.update("report", cron="0 3 * * *").timing.cron == "0 3 * * *", "from then on it is changed like any other"
+        deploy(scheduling.conn, spec(work, "report", schedule=every("1h")), spec(work, "tidy"))
+        assert scheduling.get("report").timing.cron == "0 3 * * *", "it is the operator's"
+
+    def test_what_makes_no_schedule(self, scheduling: Scheduling, noon: Clock) -> None:
+        deploy(scheduling.conn, spec(work, "report"), spec(work, "setup", schedule=init), spec(work, "other"))
+        scheduling.delete("setup")
+        for name, changes in (
+            ("nothing", {"every": "1h"}),
+            ("report", {"enabled": False}),
+            ("report", {"every": "1h", "task": "other"}),
+        ):
+            with pytest.raises(NotFound, match=f"there is no schedule '{name}'"):
+                scheduling.update(name, **changes)
+        with pytest.raises(UsageError, match="task 'setup' is init and cannot have times"):
+            scheduling.update("setup", every="1h")
+        with pytest.raises(UsageError, match="give cron or every, not both"):
+            scheduling.update("report", every="1h", cron="* * * * *")
+
+
+@pytest.mark.req("S02", "T12")
+async def test_schedules_of_a_higher_priority_fire_first(scheduling: Scheduling, noon: Clock) -> None:
+    """More are due at once than one batch fires, and the urgent ones were planned last."""
+    low, high = spec(work, "low", priority=5), spec(work, "high", priority=-5)
+    deploy(scheduling.conn, low, high)
+    for n in range(scheduler.BATCH):
+        scheduling.create(f"low{n}", every("1h", starts_at=NOON), task="low")
+    for n in range(3):
+        scheduling.create(f"high{n}", every("1h", starts_at=NOON + SECOND), task="high")
+    scheduling.create("own", every("1h", starts_at=NOON + SECOND), task="low", priority=-9)
+    noon.move(MINUTE)
+    async with scheduling.connection() as conn:
+        await scheduling.scheduler().run_once(conn)
+    assert all(scheduling.fired(name) for name in ("high0", "high1", "high2", "own"))
+    assert sum(bool(scheduling.fired(f"low{n}")) for n in range(scheduler.BATCH)) == scheduler.BATCH - 4
 
 
 def test_a_schedule_of_an_init_task_has_no_times_to_change(scheduling: Scheduling) -> None:

@@ -223,3 +223,29 @@ class TestVersions:
         again = await shop.ask("GET", "/schedules/nightly", headers={"If-None-Match": seen})
         assert (again.status, again.etag == seen) == (200, False)
         assert (await shop.ask("PUT", "/schedules/nightly", {"enabled": False}, headers={"If-Match": seen})).status == 200
+
+
+@pytest.mark.req("B01", "T12")
+async def test_a_deleted_schedule_stays_deleted_until_it_is_restored(shop: Shop) -> None:
+    assert (await shop.ask("DELETE", "/schedules/sweep")).status == 204
+    await shop.post("/sync")
+    assert await shop.refused("GET", "/schedules/sweep") == (404, "not_found")
+    assert (await shop.get("/tasks/sweep"))["record"]["schedule_deleted_at"] is not None
+    drift = [each for each in (await shop.get("/plan"))["drift"] if each["task"] == "sweep"]
+    assert drift == [{"task": "sweep", "setting": "schedule", "code": "every 1h", "database": "deleted"}]
+    restored = await shop.post("/schedules/sweep/restore")
+    assert (restored["name"], restored["timing"]["every"], restored["enabled"]) == ("sweep", "PT1H", True)
+    assert (await shop.get("/tasks/sweep"))["record"]["schedule_deleted_at"] is None
+    assert await shop.refused("POST", "/schedules/sweep/restore") == (409, "conflict")
+    assert await shop.refused("POST", "/schedules/send/restore") == (404, "not_found")
+    operations = [each["operation"] for each in (await shop.get("/audit"))["items"]]
+    assert operations.count("schedules.restore") == 1
+
+
+@pytest.mark.req("C03", "T12")
+async def test_updating_the_schedule_of_a_task_without_one_creates_it(shop: Shop) -> None:
+    made = await shop.ask("PUT", "/schedules/count", {"cron_expr": "0 4 * * *", "timezone": "Europe/Berlin", "payload": {"n": 1}})
+    assert (made.status, made.body["name"], made.body["task"], made.body["timing"]["cron"]) == (200, "count", "count", "0 4 * * *")
+    assert await shop.refused("PUT", "/schedules/send", {"every": "1h"}) == (422, "payload"), "its jobs could not run"
+    assert await shop.refused("GET", "/schedules/send") == (404, "not_found")
+    assert await shop.refused("PUT", "/schedules/nothing", {"every": "1h"}) == (404, "not_found")

@@ -56,6 +56,10 @@ class Scheduling:
         """Remove one."""
         self._do(control.delete(name))
 
+    def restore(self, name: str) -> ScheduleRecord:
+        """Create a deleted one again."""
+        return self._do(control.restore(name))
+
     def run(self, name: str, **options: Any) -> Any:
         """Enqueue a job of one now."""
         return self._do(control.run(name, **options))

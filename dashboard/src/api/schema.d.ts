@@ -867,6 +867,8 @@ export interface paths {
          * Update a schedule
          * @description Changes what is named, and nothing else; null takes a setting away. PUT and PATCH do the same.
          *
+         *     A task without a schedule gets one: name the task, and give `cron` or `every`.
+         *
          *     Changing the task, payload or timing needs `tasks.trigger` too.
          *
          *     Another timing, or enabling it, plans the next time anew from now. With `If-Match` the change is refused (412) if somebody else
@@ -876,8 +878,8 @@ export interface paths {
         post?: never;
         /**
          * Delete a schedule
-         * @description Removes a schedule and the story of its instants; jobs that it has enqueued stay. One that code defines comes with the next
-         *     sync again: disable it instead.
+         * @description Remove a schedule and the record of its instants; jobs that it has enqueued stay. One that code defines stays deleted over
+         *     deploys until it is restored.
          */
         delete: operations["schedules_delete"];
         options?: never;
@@ -886,12 +888,34 @@ export interface paths {
          * Update a schedule
          * @description Changes what is named, and nothing else; null takes a setting away. PUT and PATCH do the same.
          *
+         *     A task without a schedule gets one: name the task, and give `cron` or `every`.
+         *
          *     Changing the task, payload or timing needs `tasks.trigger` too.
          *
          *     Another timing, or enabling it, plans the next time anew from now. With `If-Match` the change is refused (412) if somebody else
          *     has changed the schedule since.
          */
         patch: operations["schedules_patch"];
+        trace?: never;
+    };
+    "/api/admin/schedules/{name}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore a deleted schedule
+         * @description Create a deleted schedule again, as code defines it.
+         */
+        post: operations["schedules_restore"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/admin/schedules/{name}/enable": {
@@ -3602,6 +3626,7 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             synced_at: string;
+            schedule_deleted_at: string | null;
         };
         /** @description What operators say of a task instead of its code; null is no limit, or what holds for all tasks. */
         TaskSettings: {
@@ -5187,6 +5212,29 @@ export interface operations {
                 "application/json": components["schemas"]["ScheduleChange"];
             };
         };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleRecord"];
+                };
+            };
+        };
+    };
+    schedules_restore: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name or id; of a recurring row also task/key. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
         responses: {
             /** @description Successful Response */
             200: {

@@ -162,7 +162,10 @@ def update(
     enabled: EnabledOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change some of a schedule; what is not given stays as it is."""
+    """Change some of a schedule; what is not given stays as it is.
+
+    A task that has no schedule gets one: give the task's name, and --cron or --every.
+    """
     changes = _given(
         cron=cron_expression,
         every=interval,
@@ -183,7 +186,7 @@ def update(
     )
     if not changes:
         raise UsageError("nothing to change: give at least one option, such as --cron or --enabled")
-    application = find_code(location) if "payload" in changes else None
+    application = find_code(location) if {"payload", "cron", "every"} & changes.keys() else None
     _tell(operate(lambda control: control.update_schedule(name, **changes), application), "changed", as_json)
 
 
@@ -201,11 +204,14 @@ def disable(name: LabelArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def delete(name: NameArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
-    """Remove a schedule and its ledger; jobs that it has enqueued stay."""
+    """Remove a schedule and its ledger; jobs that it has enqueued stay.
+
+    A schedule that is defined in code, such as one of Rota's own, stays deleted over deploys until `rota schedules restore`.
+    """
     record = operate(lambda control: control.get_schedule(name)).record
     if record.key is not None:
         raise UsageError(f"{name} is a recurring row, which its application makes: `rota schedules disable {name}` stops it")
-    origin = " Its code will make it again when a worker starts; `disable` lasts." if record.definition is not None else ""
+    origin = f" It is defined in code: `rota schedules restore {name}` creates it again." if record.definition is not None else ""
     # A script that names one schedule means it: only a person at a terminal is asked.
     confirm(f"This will remove the schedule {name} and its ledger.{origin} Continue?", yes=yes or not sys.stdin.isatty())
     operate(lambda control: control.delete_schedule(name))
@@ -213,6 +219,12 @@ def delete(name: NameArgument, yes: YesOption = False, as_json: JsonOption = Fal
         print_json({"name": name})
         return
     say(f"schedule {name} is removed")
+
+
+@app.command()
+def restore(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Create a deleted schedule again, as code defines it."""
+    _tell(operate(lambda control: control.restore_schedule(name)), "restored", as_json)
 
 
 @app.command()

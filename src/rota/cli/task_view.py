@@ -55,7 +55,9 @@ def print_task(view: TaskView) -> None:
         "task": record.name,
         "description": record.description or None,
         "tags": record.tags or None,
-        "strategy": "once ever" if record.run_once else record.strategy,
+        "strategy": "once ever" if record.run_once else "init, at each sync" if record.strategy == "init" else record.strategy,
+        "schedule": record.schedule_deleted_at
+        and f"deleted {format_cell(record.schedule_deleted_at)}; `rota schedules restore {record.name}` creates it again",
         "listens to": record.listens or None,
         "queue": f"{record.queue}, priority {record.priority}",
         "enabled": _switch(view),

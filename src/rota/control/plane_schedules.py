@@ -66,11 +66,19 @@ class SchedulePlane(Plane):
         self, name: str, *, clear: Collection[str] = (), expect: str | None = None, **changes: Any
     ) -> ScheduleRecord:
         """Changes some of a schedule: cron, every, tz, payload, enabled and what else a schedule has; `clear` names what is taken
-        away. A task's own schedule has its name. Another task, payload or timing needs the right to run the task."""
+        away. A task's own schedule has its name, and is created if it has none.
+
+        Another task, payload or timing needs the right to run the task.
+        """
         if _decides_what_runs({name for name, value in changes.items() if value is not None} | set(clear)):
             self.require(RUN)
         async with self._changing("schedules.change") as conn:
             label = await _label(conn, name)
+            if expect is None and "/" not in label and await self._carry_out(conn, schedule_changes.get_for_change(label)) is None:
+                record = await self._carry_out(conn, schedules.update(label, **changes))
+                await self._check_task(conn, record.task, await self._whole(conn, record.task, record.payload))
+                await self._record(conn, "schedules.create", label, task=record.task, when=record.timing.describe())
+                return record
             before = await self._expect_schedule(conn, label, expect)
             if before.key is not None:
                 raise Conflict(f"{label} is a recurring row, which its code changes: it can be enabled, disabled and run")
@@ -90,13 +98,21 @@ class SchedulePlane(Plane):
         return await self._set_enabled(name, False, expect)
 
     async def delete_schedule(self, name: str, *, expect: str | None = None) -> None:
-        """Removes a schedule and the story of its instants; jobs that it has enqueued stay."""
+        """Remove a schedule and the record of its instants; jobs that it has enqueued stay. One from code stays deleted."""
         async with self._changing("schedules.change") as conn:
             label = await _label(conn, name)
             if (await self._expect_schedule(conn, label, expect)).key is not None:
                 raise Conflict(f"{label} is a recurring row, which its code makes: disable it, and it runs no more")
             await self._carry_out(conn, schedules.delete(label))
             await self._record(conn, "schedules.delete", label)
+
+    async def restore_schedule(self, name: str) -> ScheduleRecord:
+        """Create a deleted schedule again, as code defines it."""
+        async with self._changing("schedules.change") as conn:
+            check_text("schedule", name)
+            record = await self._carry_out(conn, schedules.restore(name))
+            await self._record(conn, "schedules.restore", name)
+            return record
 
     async def run_schedule(self, name: str) -> UUID | None:
         """Enqueues a job of a schedule now, beside its times; of a recurring row, which then is due, there is no job yet: None."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,11 +15,13 @@ from rota.db.steps import Steps
 from rota.errors import Conflict, NotFound, UnknownTask, UsageError
 from rota.model.retry import check_max_attempts
 from rota.model.schedule import Timing, changed
-from rota.model.schedule_record import ScheduleRecord
+from rota.model.schedule_record import ScheduleRecord, read_timing
 from rota.model.task import SYSTEM_PREFIX, TaskSpec, check_priority, check_queue_name
 from rota.store import schedule_changes as store
+from rota.store import schedule_sync, task_sync
 
 MAX_NAME_BYTES = 200
+ANY_INTERVAL = Timing("interval", every=timedelta(hours=1))  # what a first schedule's settings are laid over
 CLEARABLE = ("queue", "priority", "max_attempts", "starts_at", "ends_at", "start_within", "finish_within")
 
 
@@ -48,13 +51,13 @@ def update(
     name: str, *, tasks: Mapping[str, TaskSpec] | None = None, clear: Collection[str] = (), **changes: Any
 ) -> Steps[ScheduleRecord]:
     """Changes some of a schedule: its timing, payload, task, queue, priority, max_attempts, enabled. None leaves one as it is; what
-    is named in `clear` is taken away, or as for every schedule.
+    is named in `clear` is taken away, or as for every schedule. A task that has no schedule gets one, given cron or every.
 
     Where the code of the `tasks` is at hand, another task or payload must fit it.
     """
     found = yield from store.get_for_change(name)
     if found is None:
-        raise unknown(name)
+        return (yield from _create_for_task(name, tasks, changes))
     record, now = found
     if unknown_names := [each for each in clear if each not in CLEARABLE]:
         raise UsageError(f"{', '.join(unknown_names)} of a schedule cannot be taken away: only {', '.join(CLEARABLE)} can")
@@ -102,9 +105,22 @@ def set_enabled(name: str, enabled: bool) -> Steps[ScheduleRecord]:
 
 
 def delete(name: str) -> Steps[None]:
-    """Removes a schedule and its ledger; jobs that it has enqueued stay."""
+    """Remove a schedule and its ledger; jobs that it has enqueued stay. One from code stays deleted until it is restored."""
     if not (yield from store.delete(name)):
         raise unknown(name)
+
+
+def restore(name: str) -> Steps[ScheduleRecord]:
+    """Create a deleted schedule again, as code defines it; NotFound if no code does, Conflict if it exists."""
+    task = (yield from task_sync.read_known([name])).get(name)
+    defined = (task.definition or {}).get("schedule") if task is not None else None
+    if defined is None:
+        raise NotFound(f"schedule {name!r} is not defined in code: only schedules that a task has in code can be restored")
+    record = yield from schedule_sync.create(name, read_timing(defined), (yield from store.now()))
+    if record is None:
+        raise Conflict(f"schedule {name!r} exists: `rota tasks sync {name} --force` sets it to what code says")
+    yield from store.forget_deleted([name])
+    return record
 
 
 def run(name: str, *, user: str | None = None) -> Steps[UUID]:
@@ -160,6 +176,22 @@ def check_task(name: str, tasks: Mapping[str, TaskSpec], payload: Mapping[str, A
 def unknown(name: str) -> NotFound:
     """The error for a name that no schedule has."""
     return NotFound(f"there is no schedule {name!r}: `rota schedules list` shows them")
+
+
+def _create_for_task(name: str, tasks: Mapping[str, TaskSpec] | None, changes: Mapping[str, Any]) -> Steps[ScheduleRecord]:
+    """Give the task of that name its first schedule."""
+    given = {key: value for key, value in changes.items() if value is not None}
+    timings = {key: given.pop(key) for key in list(given) if key in Timing.__slots__ and key != "strategy"}
+    known = (yield from task_sync.read_known([name])).get(name)
+    if known is None or not timings.keys() & {"cron", "every"} or given.pop("task", name) != name:
+        raise unknown(name)
+    if known.strategy in ("recurring", "init"):
+        raise UsageError(f"task {name!r} is {known.strategy} and cannot have times: create a schedule under another name")
+    if unsupported := sorted(given.keys() - {"payload", "enabled", "queue", "priority", "max_attempts"}):
+        raise UsageError(f"unknown settings of a schedule: {', '.join(unsupported)}")
+    if tasks is not None:
+        check_task(name, tasks, given.get("payload") or {})
+    return (yield from create(name, name, changed(ANY_INTERVAL, **timings), **given))
 
 
 def _set_recurring(name: str, enabled: bool) -> Steps[ScheduleRecord]:

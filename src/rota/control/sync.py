@@ -176,6 +176,8 @@ def _drift(spec: TaskSpec, record: TaskRecord, schedule: ScheduleRecord | None) 
         said = definition[part][inner] if inner else definition.get(part)
         found.append(Drift(spec.name, shown_override(name), said, value))
     if schedule is None:
+        if spec.schedule is not None and record.schedule_deleted_at is not None:
+            found.append(Drift(spec.name, "schedule", spec.schedule.describe(), "deleted"))
         return found
     if spec.schedule is None:
         return [*found, Drift(spec.name, "schedule", None, schedule.timing.describe())]

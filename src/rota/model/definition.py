@@ -21,7 +21,7 @@ from rota.model.task_meta import check_retention
 Definition = dict[str, Any]
 Overrides = dict[str, Any]
 
-_TIMES = ("disabled_at", "deleted_from_code_at", "created_at", "synced_at")
+_TIMES = ("disabled_at", "deleted_from_code_at", "created_at", "synced_at", "schedule_deleted_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class TaskRecord:
     deleted_from_code_at: datetime | None
     created_at: datetime
     synced_at: datetime
+    schedule_deleted_at: datetime | None  # when an operator deleted the schedule that code gives it
 
     @property
     def deleted_from_code(self) -> bool:

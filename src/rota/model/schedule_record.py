@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -10,7 +11,8 @@ from uuid import UUID
 
 from rota.model.schedule import Strategy, Timing
 
-_TIMES = ("next_run_at", "last_run_at", "failing_since", "created_at", "updated_at", "starts_at", "ends_at")
+_TIMES = ("next_run_at", "last_run_at", "failing_since", "created_at", "updated_at")
+_TIMING_TIMES = ("starts_at", "ends_at")
 _DURATIONS = ("every", "jitter", "start_within", "finish_within")
 _TIMING = frozenset(Timing.__slots__)
 
@@ -55,11 +57,23 @@ class ScheduleRecord:
     def from_json(cls, text: str) -> Self:
         """What rota.show_schedule wrote."""
         values: dict[str, Any] = json.loads(text)
+        timing = read_timing({name: values.pop(name) for name in _TIMING})
         for name in _TIMES:
-            values[name] = datetime.fromisoformat(values[name]).astimezone(UTC) if values[name] is not None else None
-        for name in _DURATIONS:
-            values[name] = timedelta(seconds=values[name]) if values[name] is not None else None
+            values[name] = _read_time(values[name])
         values["id"] = UUID(values["id"])
         values["job_id"] = UUID(values["job_id"]) if values["job_id"] is not None else None
-        timing = Timing(**{name: values.pop(name) for name in _TIMING})
         return cls(timing=timing, **values)
+
+
+def read_timing(values: Mapping[str, Any]) -> Timing:
+    """Read a timing from its stored form: durations in seconds, times as text."""
+    read: dict[str, Any] = dict(values)
+    for name in _TIMING_TIMES:
+        read[name] = _read_time(read[name])
+    for name in _DURATIONS:
+        read[name] = timedelta(seconds=read[name]) if read[name] is not None else None
+    return Timing(**read)
+
+
+def _read_time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text).astimezone(UTC) if text is not None else None

@@ -47,6 +47,7 @@ class TaskSpec:
     listens: tuple[str, ...] = ()  # the events that enqueue it
     schedule: Timing | None = None
     recurring: bool = False  # the handler returns when to run next
+    each_sync: bool = False  # of schedule=init: at each sync, not once ever
     description: str = ""
     tags: tuple[str, ...] = ()
     enabled: bool = True  # when it is first seen; from then on operators say so
@@ -73,7 +74,7 @@ class TaskSpec:
     @property
     def run_once(self) -> bool:
         """Whether it runs once ever, until it has succeeded."""
-        return self.strategy == "init"
+        return self.strategy == "init" and not self.each_sync
 
     @property
     def max_attempts(self) -> int:

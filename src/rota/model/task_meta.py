@@ -37,6 +37,7 @@ class TaskMeta(TypedDict, total=False):
     retention_days: int | None
     retention_count: int | None
     system: bool
+    run_once: bool | None
     slots: int
     rate: str | None
     concurrency_key: str | None
@@ -54,6 +55,7 @@ def with_meta(
     retention_days: int | None = None,
     retention_count: int | None = None,
     system: bool = False,
+    run_once: bool | None = None,
     slots: int = 0,
     rate: str | None = None,
     concurrency_key: str | None = None,
@@ -66,6 +68,8 @@ def with_meta(
     for name, value in (("enabled", enabled), ("system", system)):
         if not isinstance(value, bool):
             raise UsageError(f"{name}={value!r} of task {spec.name!r} is not a boolean: give True or False")
+    if run_once is not None and (not isinstance(run_once, bool) or spec.strategy != "init"):
+        raise UsageError(f"run_once={run_once!r} of task {spec.name!r} is not allowed: True or False, for tasks with schedule=init")
     check_retention("retention_days", retention_days)
     check_retention("retention_count", retention_count)
     _check_slots(spec, slots)
@@ -78,6 +82,7 @@ def with_meta(
         retention_days=retention_days,
         retention_count=retention_count,
         system=system,
+        each_sync=run_once is False,
         slots=slots,
         rate=None if rate is None else parse_rate(rate, name="rate"),
         **_read_key_limits(spec, concurrency_key, key_concurrency, key_rate),

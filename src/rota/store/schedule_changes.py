@@ -83,6 +83,17 @@ def delete(name: str) -> Steps[bool]:
     return bool(rows)
 
 
+def deleted(names: Iterable[str]) -> Steps[set[str]]:
+    """Return those of these tasks whose schedule from code an operator has deleted."""
+    rows = yield Query(SQL["schedule_deleted"], (_text_array(names),))
+    return {name for (name,) in rows}
+
+
+def forget_deleted(names: Iterable[str]) -> Steps[None]:
+    """Let syncs create the schedules of these tasks again."""
+    yield Query(SQL["schedule_forget_deleted"], (_text_array(names),), rows=False)
+
+
 def run(name: str, triggered_by: dict[str, Any]) -> Steps[UUID | None]:
     """Enqueues a job of the schedule now; None if there is no such schedule."""
     rows = yield Query(SQL["schedule_run"], (json.dumps(triggered_by), name))
@@ -96,9 +107,9 @@ def defined(names: Iterable[str]) -> Steps[dict[str, ScheduleRecord]]:
     return {str(record.name): record for record in records}
 
 
-def restart_init(names: Iterable[str]) -> Steps[None]:
-    """Lets init schedules that have never succeeded try again."""
-    yield Query(SQL["schedule_restart_init"], (_text_array(names),), rows=False)
+def restart_init(names: Iterable[str], *, each_time: Iterable[str] = ()) -> Steps[None]:
+    """Run init schedules that have never succeeded again, and those named in `each_time` in any case."""
+    yield Query(SQL["schedule_restart_init"], (_text_array(names), _text_array(each_time)), rows=False)
 
 
 def ensure_recurring(

@@ -15,26 +15,39 @@ from rota.store import schedule_changes as store
 
 
 def sync(specs: Iterable[TaskSpec], *, force: Collection[str] = ()) -> Steps[None]:
-    """Makes the schedules of these tasks known, under the tasks' names. What an operator has changed since stays as it is, but for
-    tasks in `force`, whose schedules become what code says, or go."""
+    """Create and update the schedules that code gives these tasks, under the tasks' names.
+
+    What an operator has changed stays as it is, and what an operator has deleted stays deleted. For tasks in `force` the schedule
+    becomes what code says, or is removed.
+    """
     specs = list(specs)
     timings = {spec.name: spec.schedule for spec in specs if spec.schedule is not None}
     yield from _remove([spec.name for spec in specs if spec.name in force and spec.schedule is None])
+    if force:
+        yield from store.forget_deleted(force)
     if not timings:
         return
     known = yield from store.defined(timings)
+    missing = [name for name in timings if name not in known]
+    deleted = (yield from store.deleted(missing)) if missing else ()
     now = yield from store.now()
     for name, timing in timings.items():
         record = known.get(name)
         if record is None:
-            values = {"name": name, "task": name, "payload": {}, "enabled": True, "definition": _definition(timing)}
-            values["keep_successes"] = not name.startswith(SYSTEM_PREFIX)
-            yield from store.create({**values, **store.columns(timing), "next_run_at": timing.first(now)})
+            if name not in deleted:
+                yield from create(name, timing, now)
         elif name in force:
             yield from _reset(name, timing, now)
         elif record.definition != _definition(timing) and (found := (yield from store.get_for_change(name))):
             yield from store.update(_merged(found[0], timing, now))
-    yield from store.restart_init(timings)
+    yield from store.restart_init(timings, each_time=[spec.name for spec in specs if spec.strategy == "init" and not spec.run_once])
+
+
+def create(name: str, timing: Timing, now: datetime) -> Steps[ScheduleRecord | None]:
+    """Create the schedule that code gives a task; None if one of that name exists."""
+    values = {"name": name, "task": name, "payload": {}, "enabled": True, "definition": _definition(timing)}
+    values["keep_successes"] = not name.startswith(SYSTEM_PREFIX)
+    return (yield from store.create({**values, **store.columns(timing), "next_run_at": timing.first(now)}))
 
 
 def _remove(names: list[str]) -> Steps[None]:

@@ -50,7 +50,7 @@ class MissedDeadline(NamedTuple):
 
 
 async def due(conn: AsyncConn, *, limit: int) -> list[Due]:
-    """Locks due cron, interval and init schedules, those that have waited longest first."""
+    """Lock due cron, interval and init schedules, those of the highest priority first, then those that have waited longest."""
     rows = await (await conn.execute(SQL["schedules_due"], {"limit": limit})).fetchall()
     return [
         Due(

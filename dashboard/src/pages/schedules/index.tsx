@@ -158,13 +158,13 @@ export default function Schedules() {
       )}
       {removing && (
         <Confirm title={`Delete ${labelOf(removing)}`} action="Delete" danger typed={labelOf(removing)} onClose={() => setRemoving(null)} onConfirm={async () => (await remove.mutateAsync({ path: { name: removing.id } }), setView({ show: "" }))}>
-          <p>It fires no more, and the story of its times is gone. Jobs that it has enqueued stay.</p>
+          <p>The schedule and its history are removed. Jobs that it has enqueued stay.</p>
           {removing.definition && (
             <p className="pt-2">
               <Badge tone="warn" icon="warning">
                 Defined in code
               </Badge>{" "}
-              It comes back when a worker starts next: to stop it for good, disable it.
+              It stays deleted over deploys. Its task’s page restores it.
             </p>
           )}
         </Confirm>

@@ -1,6 +1,6 @@
 /** One task: what code says, how it fares, what operators have set, and a form to run it. */
 
-import { useApi } from "@/api";
+import { useAct, useApi } from "@/api";
 import { useKeys } from "@/lib/keys";
 import { useRights } from "@/lib/rights";
 import { useName, useUrlState } from "@/lib/urlState";
@@ -80,6 +80,7 @@ export default function TaskPage() {
     >
       {found.error && <ErrorPanel problem={found.error} onRetry={() => void found.refetch()} compact />}
       {!record.enabled && <DisabledNote task={task} />}
+      {record.schedule_deleted_at !== null && can("schedules.read") && <DeletedSchedule name={name} at={record.schedule_deleted_at} />}
       <Tabs
         label="Task"
         value={view.tab}
@@ -113,12 +114,29 @@ function DisabledNote({ task: { record, held } }: { task: TaskView }) {
   );
 }
 
+/** The schedule that code gives the task was deleted, and can be restored. */
+function DeletedSchedule({ name, at }: { name: string; at: string }) {
+  const restore = useAct("post", "/api/admin/schedules/{name}/restore", { done: "Schedule restored" });
+  return (
+    <Notice tone="warn" icon="clock">
+      <span className="inline-flex flex-wrap items-center gap-2">
+        <span>
+          Schedule deleted <Time at={at} />
+        </span>
+        <Button op="schedules.change" busy={restore.isPending} onClick={() => restore.mutate({ path: { name } })}>
+          Restore schedule
+        </Button>
+      </span>
+    </Notice>
+  );
+}
+
 function About({ task: { record, workers } }: { task: TaskView }) {
   return (
     <Facts
       items={[
         ["Queue", <Link href={`/queues/${encodeURIComponent(record.queue)}`}>{record.queue}</Link>],
-        ["Runs", record.strategy === "recurring" ? "one row for each key, again and again" : record.run_once ? "once" : "when it is enqueued"],
+        ["Runs", record.strategy === "recurring" ? "one row for each key, again and again" : record.run_once ? "once" : record.strategy === "init" ? "at each sync" : "when it is enqueued"],
         ["Live workers", workers === 0 ? "none knows it" : workers],
         record.listens.length > 0 && ["Listens to", record.listens.join(", ")],
         record.tags.length > 0 && [

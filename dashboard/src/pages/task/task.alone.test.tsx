@@ -40,6 +40,13 @@ test("says that it is disabled, why, by whom, and what waits", async () => {
   expect(screen.getByText("10k+")).toBeTruthy();
 });
 
+test("says that its schedule was deleted, and restores it", async () => {
+  const { api, user } = render("/tasks/send", { [ONE]: taskView("send", { schedule_deleted_at: new Date().toISOString() }), "POST /api/admin/schedules/{name}/restore": { name: "send" } });
+  await user.click(await screen.findByRole("button", { name: "Restore schedule" }));
+  await waitFor(() => expect(api.of("POST /api/admin/schedules/{name}/restore").map((sent) => sent.path)).toEqual(["/api/admin/schedules/send/restore"]));
+  expect(await screen.findByText("Schedule restored")).toBeTruthy();
+});
+
 test("shows arguments and schema, and schedules", async () => {
   const { user, where } = render("/tasks/send", {
     "GET /api/admin/schedules": pageOf([{ record: { id: "s1", name: "nightly", task: "send", key: null, enabled: true, timing: { strategy: "cron", cron: "0 3 * * *", tz: "Europe/Berlin" }, next_run_at: null, last_run_at: null }, outcome: null, reason: null, job_state: null }]),

@@ -40,6 +40,7 @@ export function taskView(name: string, record: object = {}, view: object = {}) {
       deleted_from_code_at: null,
       created_at: "2026-02-22T10:00:00Z",
       synced_at: "2026-02-22T10:00:00Z",
+      schedule_deleted_at: null,
       ...record,
     },
     held: null,

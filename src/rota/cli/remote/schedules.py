@@ -66,6 +66,10 @@ class RemoteSchedules(Remote):
         """Removes a schedule and the story of its instants."""
         self._delete(Any, "schedules", name)
 
+    async def restore_schedule(self, name: str) -> ScheduleRecord:
+        """Create a deleted schedule again, as code defines it."""
+        return self._post(ScheduleRecord, "schedules", name, "restore")
+
     async def run_schedule(self, name: str) -> UUID | None:
         """Enqueues a job of a schedule now; of a recurring row, which then is due, there is no job yet."""
         return read(UUID | None, self._post(dict[str, Any], "schedules", name, "run").get("job_id"))  # type: ignore[arg-type]

@@ -260,6 +260,7 @@ CREATE TABLE rota.task (
     disabled_at     timestamptz,
     disabled_by     text,
     disable_reason  text,
+    schedule_deleted_at timestamptz,                    -- an operator has deleted the schedule that code gives it
     overrides       json,                               -- NULL: none
     definition      json,                               -- NULL: no code has been seen yet
     definition_hash text,

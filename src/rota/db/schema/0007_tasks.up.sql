@@ -14,7 +14,7 @@ BEGIN
         'strategy', t.strategy, 'system', t.system, 'run_once', t.run_once, 'enabled', t.enabled, 'disabled_at', t.disabled_at,
         'disabled_by', t.disabled_by, 'disable_reason', t.disable_reason, 'overrides', CASE WHEN as_stored THEN t.overrides ELSE rota.shown(t.overrides) END, 'definition', CASE WHEN as_stored THEN t.definition ELSE rota.shown(t.definition) END,
         'definition_hash', t.definition_hash, 'apps', t.apps, 'deleted_from_code_at', t.deleted_from_code_at,
-        'created_at', t.created_at, 'synced_at', t.synced_at);
+        'created_at', t.created_at, 'synced_at', t.synced_at, 'schedule_deleted_at', t.schedule_deleted_at);
 END
 $$;
 

@@ -49,17 +49,29 @@ SELECT rota.set_schedule(%s, %s::text::boolean)
 UPDATE rota.schedule SET next_run_at = %s::text::timestamptz WHERE name = %s
 
 -- name: schedule_delete
-DELETE FROM rota.schedule WHERE name = %s RETURNING name
+-- The schedule that code gives a task has the task's name. That it was deleted is noted, so that the next sync does not create it again.
+WITH deleted AS (
+    DELETE FROM rota.schedule WHERE name = %s RETURNING name, task, definition IS NOT NULL AS from_code
+), noted AS (
+    UPDATE rota.task t SET schedule_deleted_at = rota.now() FROM deleted d WHERE d.from_code AND d.name = d.task AND t.name = d.task
+)
+SELECT name FROM deleted
+
+-- name: schedule_deleted
+SELECT t.name FROM rota.task t WHERE t.name = ANY (%s::text::text[]) AND t.schedule_deleted_at IS NOT NULL
+
+-- name: schedule_forget_deleted
+UPDATE rota.task SET schedule_deleted_at = NULL WHERE name = ANY (%s::text::text[]) AND schedule_deleted_at IS NOT NULL
 
 -- name: schedule_run
 -- Now, beside its instants. An init task that has a live job has been run now already.
 SELECT rota.enqueue_scheduled(s, NULL, rota.now(), %s::text::json)::text FROM rota.schedule s WHERE s.name = %s
 
 -- name: schedule_restart_init
--- What has never succeeded is tried again when its code starts.
+-- What has never succeeded is tried again when its code starts; tasks with run_once=False (the second list) run each time.
 UPDATE rota.schedule s SET next_run_at = rota.now(), updated_at = rota.now()
-WHERE s.name = ANY (%s::text::text[]) AND s.strategy = 'init' AND s.enabled AND s.successes = 0 AND s.next_run_at IS NULL
-  AND s.job_id IS NULL
+WHERE s.name = ANY (%s::text::text[]) AND s.strategy = 'init' AND s.enabled AND s.next_run_at IS NULL AND s.job_id IS NULL
+  AND (s.successes = 0 OR s.name = ANY (%s::text::text[]))
 
 -- name: schedule_defined
 SELECT rota.show_schedule(s)::text FROM rota.schedule s WHERE s.name = ANY (%s::text::text[])

@@ -1,9 +1,14 @@
 -- name: schedules_due
--- Locked: the plan that is made for them holds until they are fired, in the same transaction.
+-- Locked: the plan that is made for them holds until they are fired, in the same transaction. The highest priority first, among the
+-- thousand that have been due for longest: a sort of all of them for each batch would take long when very many are due at once.
 SELECT s.id, s.next_run_at, rota.now(), s.strategy, s.cron, s.every, s.tz, s.misfire, s.catch_up, s.starts_at, s.ends_at
 FROM rota.schedule s
-WHERE s.enabled AND s.key IS NULL AND s.next_run_at <= rota.now()
-ORDER BY s.next_run_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+WHERE s.id = ANY (ARRAY(
+    SELECT d.id FROM rota.schedule d WHERE d.enabled AND d.key IS NULL AND d.next_run_at <= rota.now()
+    ORDER BY d.next_run_at LIMIT 1000))
+  AND s.enabled AND s.next_run_at <= rota.now()
+ORDER BY coalesce(s.priority, (SELECT t.priority FROM rota.task t WHERE t.name = s.task), 0), s.next_run_at
+LIMIT %(limit)s FOR UPDATE OF s SKIP LOCKED
 
 -- name: schedules_fire
 SELECT count(f.fired), coalesce(sum(f.fired), 0), coalesce(sum(f.skipped), 0)

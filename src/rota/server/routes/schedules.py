@@ -118,6 +118,8 @@ async def get_schedule(control: Reads, name: Which, response: Response) -> Sched
 async def update(control: Changes, name: Which, body: ScheduleChange, expect: Expected, response: Response) -> ScheduleRecord:
     """Changes what is named, and nothing else; null takes a setting away. PUT and PATCH do the same.
 
+    A task without a schedule gets one: name the task, and give `cron` or `every`.
+
     Changing the task, payload or timing needs `tasks.trigger` too.
 
     Another timing, or enabling it, plans the next time anew from now. With `If-Match` the change is refused (412) if somebody else
@@ -136,9 +138,19 @@ async def update(control: Changes, name: Which, body: ScheduleChange, expect: Ex
     "/{name:path}", operation_id="schedules_delete", summary="Delete a schedule", status_code=204, responses=problems(404, 409, 412)
 )
 async def delete(control: Changes, name: Which, expect: Expected) -> None:
-    """Removes a schedule and the story of its instants; jobs that it has enqueued stay. One that code defines comes with the next
-    sync again: disable it instead."""
+    """Remove a schedule and the record of its instants; jobs that it has enqueued stay. One that code defines stays deleted over
+    deploys until it is restored."""
     await control.delete_schedule(name, expect=expect)
+
+
+@router.post(
+    "/{name:path}/restore", operation_id="schedules_restore", summary="Restore a deleted schedule", responses=problems(404, 409)
+)
+async def restore(control: Changes, name: Which, response: Response) -> ScheduleRecord:
+    """Create a deleted schedule again, as code defines it."""
+    record = await control.restore_schedule(name)
+    tag(response, record)
+    return record
 
 
 @router.post("/{name:path}/enable", operation_id="schedules_enable", summary="Enable a schedule", responses=problems(404, 412))
