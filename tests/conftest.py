@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `tests.support` is one name, in pytest and outside it
 
@@ -30,8 +30,8 @@ sys.dont_write_bytecode = False
 # Thousands of tests and all that they import are no garbage: none is looked for among them, neither now nor later.
 gc.disable()
 
-# How long an example takes says something of the machine, and nothing of the code.
-settings.register_profile("untimed", deadline=None)
+# The time that an example takes, or its making, depends on the machine.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 RUN = pytest.StashKey["Run"]()

@@ -80,7 +80,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with ended_after(start("demo", "--rate", "20", cwd=folder, env=environment())):
-            link = until(lambda: printed_link((folder / "stderr").read_text()), 90, "for the demo")
+            link = until(lambda: printed_link((folder / "stderr").read_text()), why="for the demo")
             time.sleep(WARM_UP_S)
             asyncio.run(take(link))
 

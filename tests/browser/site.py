@@ -92,9 +92,9 @@ def running_site(dsn: str, folder: Path, **settings: str) -> Iterator[Site]:
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("CREATE TABLE IF NOT EXISTS word (word text PRIMARY KEY)")
     with ended_after(start("server", "-a", APP, cwd=folder, env=env)):
-        [url] = until(lambda: re.findall(r"http://127\.0\.0\.1:\d+", (folder / "stderr").read_text())[:1], 60, "for the server")
+        [url] = until(lambda: re.findall(r"http://127\.0\.0\.1:\d+", (folder / "stderr").read_text())[:1], why="for the server")
         site = Site(dsn, url + settings.get("server_root_path", ""))
-        until(lambda: site.execute("SELECT 1 FROM rota.worker WHERE stopped_at IS NULL"), 60, "for the worker inside")
+        until(lambda: site.execute("SELECT 1 FROM rota.worker WHERE stopped_at IS NULL"), why="for the worker inside")
         yield site
 
 

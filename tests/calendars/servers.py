@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import aiohttp
 from aiohttp import web
 from tests.calendars.events import summary_in, uid_in
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 USER, PASSWORD = "ann", "correct-horse-battery"
 DAV = "{DAV:}"
@@ -48,7 +48,7 @@ class Dav:
         """Ask the server something."""
         word = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         sent = {"Authorization": f"Basic {word}", **{key.replace("_", "-"): value for key, value in headers.items()}}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         try:
             connection.request(method, self.path + name, None if body is None else body.encode(), sent)
             answer = connection.getresponse()

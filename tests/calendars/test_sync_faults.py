@@ -14,7 +14,7 @@ from tests.calendars.conftest import Office, dav_end, folder_end
 from tests.calendars.events import DAILY, Files, event
 from tests.calendars.kills import ENVIRONMENT
 from tests.calendars.servers import Between, Dav
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 from tests.support.working import working
 
 pytestmark = pytest.mark.req("Y03")
@@ -209,7 +209,7 @@ class TestInterrupted:
         proxy.after = hold_the_first
         async with asynccontextmanager(working)(office.app, queues={"calendar": 1}, concurrency=2):
             job = await office.enqueue()
-            await asyncio.wait_for(read.wait(), 20)  # it has the old text, and does not know yet
+            await asyncio.wait_for(read.wait(), PATIENCE_S)  # it has the old text, and does not know yet
             with office.conn.transaction():
                 office.conn.execute("UPDATE rota.job SET lease_until = rota.now() - interval '1 s' WHERE id = %s", [job])
                 assert office.conn.execute("SELECT job_id FROM rota.rescue_runs('{}')").fetchall() == [(job,)]

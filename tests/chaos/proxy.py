@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Self
 
+from tests.support.wait import PATIENCE_S
+
 _HEADER = struct.Struct("!cI")
 _END_OF_REQUEST = (b"Q", b"S")  # a simple query, or the Sync after an extended one: what PostgreSQL answers, and commits
 _NOTIFICATION, _COMPLETE = b"A", b"C"
@@ -33,13 +35,13 @@ class Proxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.port = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        self.port = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(PATIENCE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._loop.close()
 
     def cut(self) -> None:
@@ -76,7 +78,7 @@ class Proxy:
             link.cut("")
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         if tasks:
-            await asyncio.wait(tasks, timeout=5)
+            await asyncio.wait(tasks, timeout=PATIENCE_S)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

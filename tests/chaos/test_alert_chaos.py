@@ -56,7 +56,7 @@ def test_no_failure_is_lost_or_counted_twice(conn: psycopg.Connection[Any], dsn:
                 os.kill(worker.pid, signal.SIGKILL)
                 worker.wait()
             else:
-                wait_until(lambda: conn.execute("SELECT FROM rota.job WHERE task = 'fail'").fetchall() == [], 120, "all have ended")
+                wait_until(lambda: conn.execute("SELECT FROM rota.job WHERE task = 'fail'").fetchall() == [], what="all have ended")
     assert failed() == JOBS
 
     async def count() -> None:

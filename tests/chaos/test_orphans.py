@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from tests.support.engine import Engine
 from tests.support.proxy import Proxy
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 
 from rota.engine.options import WorkerOptions
 from rota.engine.worker import Worker
@@ -36,7 +36,7 @@ async def test_what_a_stopped_worker_could_not_record_runs_again(postgres: Any) 
         assert engine.row(id).state == "running", "nothing was recorded"
         again = Worker(engine.dsn, engine.tasks, WorkerOptions())
         running = asyncio.create_task(again.run())
-        await until(lambda: engine.row(id) is None, 20)
+        await until(lambda: engine.row(id) is None)
         again.stop()
         await running
         assert [run.outcome for run in engine.runs(id)] == ["lost", "completed"]
@@ -45,4 +45,4 @@ async def test_what_a_stopped_worker_could_not_record_runs_again(postgres: Any) 
 async def test_a_worker_that_is_stopped_at_once_ends_in_order(dsn: str) -> None:
     worker = Worker(dsn, {}, WorkerOptions())
     worker.stop()
-    await asyncio.wait_for(worker.run(), 20)
+    await asyncio.wait_for(worker.run(), PATIENCE_S)

@@ -15,7 +15,7 @@ from tests.support.answering import answering
 from tests.support.api import over_api, served
 from tests.support.invoke import Rota
 from tests.support.serving import settings_for
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 import rota
 from rota import Secret
@@ -152,7 +152,7 @@ class TestConnection:
                 wait_until(lambda: "second" in (tmp_path / "stdout").read_text())
             finally:
                 process.terminate()
-                process.wait(20)
+                process.wait(PATIENCE_S)
         assert (tmp_path / "stdout").read_text().count("first") == 1
 
 

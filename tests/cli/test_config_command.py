@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support import command
 from tests.support.invoke import Rota
+from tests.support.wait import PATIENCE_S
 
 from rota.config import SECTIONS
 from rota.config.loading import load
@@ -133,7 +134,7 @@ class TestConfig:
             for key, value in wanted.items()
         ]
         for process in processes:
-            assert process.communicate(timeout=60)[1].endswith("is set in rota.toml\n")
+            assert process.communicate(timeout=PATIENCE_S)[1].endswith("is set in rota.toml\n")
         content = tomllib.loads((tmp_path / "rota.toml").read_text())
         assert {f"{section}.{key}": value for section, table in content.items() for key, value in table.items()} == wanted
         assert [each.name for each in tmp_path.iterdir()] == ["rota.toml"]

@@ -12,6 +12,7 @@ from tests.docs.snippets import read_snippets
 from tests.support import command
 from tests.support.processes import alive, descendants, running, until
 from tests.support.sign_in import press_button, printed_link, who_am_i
+from tests.support.wait import PATIENCE_S
 
 from rota.cli.dev import Sources
 
@@ -42,7 +43,7 @@ def write_readme(project: Path) -> None:
 
 
 def database_url(project: Path) -> str:
-    said = until(lambda: re.search(r"ROTA_DATABASE_URL='(\S+)'", (project / "stderr").read_text()), within=60)
+    said = until(lambda: re.search(r"ROTA_DATABASE_URL='(\S+)'", (project / "stderr").read_text()))
     return str(said[1])
 
 
@@ -78,7 +79,7 @@ def test_it_works_and_is_started_anew_on_save(folder: Path) -> None:
             assert ask(conn) == 43
         family = descendants(dev.pid)
         dev.send_signal(signal.SIGINT)
-        assert dev.wait(30) == 0
+        assert dev.wait(PATIENCE_S) == 0
         until(lambda: not any(alive(pid) for pid in family))
 
     with running("dev", "-a", "app:app", cwd=folder):

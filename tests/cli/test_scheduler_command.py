@@ -15,6 +15,7 @@ from tests.support import command
 from tests.support import jobs as given
 from tests.support.invoke import Rota as Command
 from tests.support.processes import running, until
+from tests.support.wait import PATIENCE_S
 from tests.support.wait import until as until_async
 
 from rota import Rota
@@ -56,7 +57,7 @@ class TestScheduler:
         with running("scheduler", cwd=tmp_path, dsn=dsn) as process:
             until(lambda: fired(conn) >= 2)
             process.send_signal(number)
-            assert process.wait(30) == 0
+            assert process.wait(PATIENCE_S) == 0
         assert conn.execute("SELECT FROM rota.worker").fetchall() == []  # it runs no jobs, and is no worker
 
     def test_it_gets_over_a_lost_connection(self, dsn: str, conn: Conn, tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ class TestTickTask:
         worker = app.worker(poll_interval_s=0.1)
         running = asyncio.create_task(worker.run())
         try:
-            await asyncio.wait_for(started.wait(), 30)
+            await asyncio.wait_for(started.wait(), PATIENCE_S)
             assert conn.execute("SELECT FROM rota.schedule WHERE name = 'rota.tick'").fetchall() == []
             assert fired(conn) == 0
             conn.execute("SELECT rota.enqueue('rota.tick')")

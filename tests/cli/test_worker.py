@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from tests.support import command
 from tests.support.processes import alive, descendants, ended_after, running, until
+from tests.support.wait import PATIENCE_S
 
 APP = """
 import asyncio, os, time
@@ -71,7 +72,7 @@ def test_it_works(project: Path, dsn: str, conn: psycopg.Connection[Any], enqueu
         job = enqueue("who")
         until(lambda: states(conn, job) == ("completed", worker.pid))
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0
+        assert worker.wait(PATIENCE_S) == 0
     assert live_workers(conn) == []
 
 
@@ -84,7 +85,7 @@ def test_a_signal_lets_running_jobs_finish(
         job = enqueue("nap", '{"seconds": 1}')
         until(lambda: states(conn, job)[0] == "running")
         worker.send_signal(number)
-        assert worker.wait(30) == 0
+        assert worker.wait(PATIENCE_S) == 0
     assert states(conn, job) == ("completed", "rested")
 
 
@@ -98,7 +99,7 @@ def test_a_second_signal_gives_jobs_back_at_once(
         worker.send_signal(signal.SIGTERM)
         until(lambda: "worker.stopping" in (project / "stderr").read_text())
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0
+        assert worker.wait(PATIENCE_S) == 0
     assert states(conn, job)[0] == "queued"
 
 
@@ -112,7 +113,7 @@ def test_a_thread_that_does_not_listen_does_not_keep_the_process(
         job = enqueue("block", '{"seconds": 60}')
         until(lambda: states(conn, job)[0] == "running")
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0
+        assert worker.wait(PATIENCE_S) == 0
     assert states(conn, job)[0] == "queued"
 
 
@@ -171,7 +172,7 @@ def _free_port() -> int:
 
 def _get(port: int, path: str) -> tuple[int, str] | None:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except OSError:
         return None
@@ -188,7 +189,7 @@ def test_several_processes(project: Path, dsn: str, conn: psycopg.Connection[Any
         job = enqueue("who")
         until(lambda: states(conn, job)[0] == "completed")
         supervisor.send_signal(signal.SIGINT)
-        assert supervisor.wait(30) == 0
+        assert supervisor.wait(PATIENCE_S) == 0
     assert live_workers(conn) in ([], [killed])
 
 
@@ -201,7 +202,7 @@ def test_ctrl_c_is_heard_once_by_each_of_several_processes(
         job = enqueue("nap", '{"seconds": 1}')
         until(lambda: states(conn, job)[0] == "running")
         os.killpg(supervisor.pid, signal.SIGINT)  # what a terminal does
-        assert supervisor.wait(30) == 0
+        assert supervisor.wait(PATIENCE_S) == 0
     assert states(conn, job) == ("completed", "rested")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from pydantic import BaseModel
+from tests.support.wait import PATIENCE_S
 
 from rota import Cancel, Context, Retry, Rota, Snooze
 from rota.contrib.testing.harness import Harness
@@ -70,7 +71,7 @@ def again() -> None:
 @app.task
 async def meet() -> None:
     calls.append("came")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while len(calls) < 2:
             await asyncio.sleep(0)
 

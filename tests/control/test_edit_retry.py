@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support import jobs as made
+from tests.support.wait import PATIENCE_S
 
 from rota import Rota
 from rota.control import service
@@ -314,7 +315,7 @@ def test_no_edit_reaches_a_job_that_runs(conn: Conn, dsn: str) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert len(ended) >= 150
     assert torn == []
     row = conn.execute("SELECT count(*), count(DISTINCT payload::text) FROM rota.job_edit").fetchone()

@@ -8,6 +8,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from tests.support import jobs as given
+from tests.support.wait import PATIENCE_S
 
 from rota.control import service
 from rota.errors import UnknownQueue
@@ -65,7 +66,7 @@ class TestQueues:
         conn.execute("LISTEN rota_wake")
         await service.pause_queue(aconn, "default")
         await service.resume_queue(aconn, "default")
-        assert [notice.channel for notice in conn.notifies(timeout=10, stop_after=1)] == ["rota_wake"]
+        assert [notice.channel for notice in conn.notifies(timeout=PATIENCE_S, stop_after=1)] == ["rota_wake"]
 
     async def test_an_unknown_queue_is_refused_with_the_nearest_name(self, conn: Conn, aconn: AConn) -> None:
         given.declare(conn, "work", queue="mail")

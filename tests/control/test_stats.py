@@ -179,7 +179,7 @@ class TestStats:
             with psycopg.connect(dsn) as locker:
                 locker.execute("LOCK rota.task_stat IN EXCLUSIVE MODE")
                 first = asyncio.create_task(tally.flush(aconn))
-                await until(lambda: conn.execute(WAITS, [aconn.info.backend_pid]).fetchone(), 20, "the first waits")
+                await until(lambda: conn.execute(WAITS, [aconn.info.backend_pid]).fetchone(), what="the first waits")
                 assert tally.pending
                 last = asyncio.create_task(tally.flush(other))
                 if is_broken_off:
@@ -233,7 +233,7 @@ async def test_a_worker_writes_down_what_it_has_counted_at_the_latest_when_it_st
     async with engine.worker(), engine.worker():
         for n in range(10):
             engine.enqueue(work, {"n": n}, max_attempts=1)
-        await until(lambda: engine.count() == 0, 30, "all jobs ended")
+        await until(lambda: engine.count() == 0, what="all jobs ended")
     found = await control.task_stats(aconn, "work", period=timedelta(hours=1))
     assert (found.completed, found.failed) == (9, 1)
 
@@ -250,7 +250,7 @@ async def test_workers_of_one_application_each_count_their_own(dsn: str, conn: C
     running = [asyncio.create_task(worker.run()) for worker in workers]
     for _ in range(10):
         engine.enqueue(work)
-    await until(lambda: engine.count() == 0, 30, "all jobs ended")
+    await until(lambda: engine.count() == 0, what="all jobs ended")
     for worker in workers:
         worker.stop()
     await asyncio.gather(*running)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.zygote import Fork, zygote
 
 BLOCK = re.compile(
@@ -37,7 +37,6 @@ BLOCK = re.compile(
 )
 PORT = re.compile(r"(?:--port |ROTA_SERVER_PORT=)(\d{4,5})")
 SHELL = re.compile(r"[|><&;$`*?~#(){}\[\]\\]")
-TIMEOUT_S = 60
 RUNNER = """
 import ast, asyncio, inspect, sys
 code = compile(sys.stdin.read(), "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -113,7 +112,7 @@ class Reader:
             done = zygote().run(command, cwd=self._folder, env=self._environment, text=text)
         else:
             done = subprocess.run(
-                command, cwd=self._folder, env=self._environment, input=text, capture_output=True, text=True, timeout=TIMEOUT_S
+                command, cwd=self._folder, env=self._environment, input=text, capture_output=True, text=True, timeout=PATIENCE_S
             )
         if done.returncode:
             raise AssertionError(f"{text or shlex.join(command)}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -125,7 +124,7 @@ class Reader:
             before = _workers(conn)
             self._background.append(self._begin(command))
             if command.startswith("rota worker"):
-                wait_until(lambda: _workers(conn) > before, TIMEOUT_S, f"for `{command}`")
+                wait_until(lambda: _workers(conn) > before, PATIENCE_S, f"for `{command}`")
 
     def _begin(self, command: str) -> subprocess.Popen[bytes] | Fork:
         words = _plain_command(command) if self._forked else None
@@ -146,7 +145,7 @@ class Reader:
             with suppress(ProcessLookupError):  # it has ended by itself
                 os.killpg(process.pid, signal.SIGTERM)
         for process in self._background:
-            process.wait(TIMEOUT_S)
+            process.wait(PATIENCE_S)
 
 
 def _workers(conn: psycopg.Connection[Any]) -> int:

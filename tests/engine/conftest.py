@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from tests.support.engine import Engine
 from tests.support.scheduling import Scheduling
+from tests.support.wait import NEVER_S
 
 from rota.contrib.testing.clock import Clock
 from rota.engine import claimer
@@ -37,13 +38,13 @@ def scheduling(dsn: str, conn: psycopg.Connection[Any]) -> Scheduling:
 
 @pytest.fixture
 def asleep(monkeypatch: pytest.MonkeyPatch) -> set[Claimer]:
-    """Those that wait for a wake-up and will not look by themselves for more than forty seconds, given a longer poll interval."""
-    monkeypatch.setattr(claimer, "FIRST_LOOK_S", 60.0)  # or each would look a few times after falling asleep
+    """Collect the workers that wait for a wake-up and will not look by themselves, given a poll interval of NEVER_S."""
+    monkeypatch.setattr(claimer, "FIRST_LOOK_S", NEVER_S)  # or each would look a few times after falling asleep
     sleeping: set[Claimer] = set()
     wait_for_wake = Claimer._wait_for_wake
 
     async def note(self: Claimer, session: Session, seconds: float) -> None:
-        if seconds > 40:
+        if seconds > NEVER_S / 2:
             sleeping.add(self)
         try:
             await wait_for_wake(self, session, seconds)

@@ -77,7 +77,7 @@ async def spill(engine: Engine) -> None:
     engine.tasks.update(isolated.app.tasks)
     made = spill_jobs(engine, CANARY)
     async with engine.worker():
-        await until(lambda: engine.count("rota.run") >= len(made), 60)
+        await until(lambda: engine.count("rota.run") >= len(made))
     raised = [id for (_, how), id in made.items() if how == "raise"]
     assert {engine.runs(id)[0].error["type"] for id in raised} == {"RuntimeError"}
     for id in raised:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from tests.support.engine import Engine
-from tests.support.wait import until
+from tests.support.wait import NEVER_S, until
 
 from rota.engine.context import Context
 from rota.events import RunInterrupted, RunsClaimed
@@ -162,7 +162,7 @@ async def test_a_job_that_is_to_be_retried_is_canceled_instead(engine: Engine) -
         await gate.wait()
         raise ValueError
 
-    async with engine.worker(heartbeat_s=60):
+    async with engine.worker(heartbeat_s=NEVER_S):
         id = engine.enqueue(work)
         await until(begun.is_set)
         engine.conn.execute("UPDATE rota.job SET cancel_requested_at = now()")

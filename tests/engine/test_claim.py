@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from tests.support.command import environment
 from tests.support.engine import Engine
-from tests.support.wait import until, wait_until
+from tests.support.wait import NEVER_S, PATIENCE_S, until, wait_until
 
 from rota.db.connection import connect_async
 from rota.engine.claimer import Queue
@@ -97,7 +97,7 @@ def test_one_of_many_processes_gets_the_job(engine: Engine) -> None:
     waiting = "pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() AND NOT l.granted"
     wait_until(lambda: engine.count(waiting) == 16)
     engine.conn.execute("SELECT pg_advisory_unlock(1)")
-    assert sum(int(child.communicate(timeout=20)[0]) for child in children) == 1
+    assert sum(int(child.communicate(timeout=PATIENCE_S)[0]) for child in children) == 1
     assert engine.row(id).token == 1
 
 
@@ -151,11 +151,11 @@ async def test_a_late_commit_behind_the_position_is_found(engine: Engine) -> Non
 
     with psycopg.connect(engine.dsn) as late:
         id = engine.enqueue(work, conn=late)
-        async with engine.worker(poll_interval_s=60):
+        async with engine.worker(poll_interval_s=NEVER_S):
             engine.fill(work, 50)
             await engine.drained()
             late.commit()
-            await engine.ended(id, deadline_s=20)
+            await engine.ended(id)
 
 
 async def test_weights_share_out_the_slots(engine: Engine) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 from tests.support.engine import Engine
-from tests.support.wait import until
+from tests.support.wait import NEVER_S, PATIENCE_S, until
 
+from rota.engine import completer
 from rota.engine.context import Context
 from rota.model.outcome import Snooze
 from rota.model.run import current_run
@@ -89,7 +90,7 @@ async def test_no_connection_or_transaction_is_held_while_handlers_run(engine: E
     @engine.task(name="sync")
     def work_in_thread() -> None:
         begun.append(1)
-        gate.wait(20)
+        gate.wait(PATIENCE_S)
 
     async with engine.worker(concurrency=30):
         await until(lambda: engine.count("rota.worker WHERE wants_wake") == 1)
@@ -126,9 +127,11 @@ async def test_a_connection_is_given_back_when_its_block_ends(engine: Engine) ->
 
 @pytest.mark.req("Q16")
 @pytest.mark.parametrize("pooled", [False, True])
-async def test_handlers_run_while_the_database_is_busy_elsewhere(engine: Engine, pooled: bool) -> None:
+async def test_handlers_run_while_the_database_is_busy_elsewhere(
+    engine: Engine, pooled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row of theirs that somebody has locked delays the record of that run, and of no other."""
-
+    monkeypatch.setattr(completer, "ANSWER_WITHIN_S", NEVER_S)  # or it would go on when it has lost its patience with the server
     gate = asyncio.Event()
 
     @engine.task
@@ -145,7 +148,7 @@ async def test_handlers_run_while_the_database_is_busy_elsewhere(engine: Engine,
             engine.conn.execute("SELECT FROM rota.job WHERE id = %s FOR UPDATE", [held])
             gate.set()
             others = [_enqueue_elsewhere(engine, work.name) for _ in range(10)]
-            await until(lambda: _completed(engine, others) == 10, 15)  # less than the completer's patience with its server
+            await until(lambda: _completed(engine, others) == 10)
         await engine.ended(held)
 
 

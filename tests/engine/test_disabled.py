@@ -57,7 +57,7 @@ async def test_jobs_wait_and_go_on(engine: Engine, aconn: AsyncConn) -> None:
     async with engine.worker(**QUICK):
         done = [engine.enqueue(other) for _ in range(5)]
         await engine.ended(*done)
-        await until(lambda: engine.count("rota.job WHERE state = 'held'") == 5, 20, "all of them held")
+        await until(lambda: engine.count("rota.job WHERE state = 'held'") == 5, what="all of them held")
         assert engine.count("rota.run WHERE task = 'work'") == 0
         explained = await why(aconn, ids[0])
         assert explained.state == "queued"
@@ -90,11 +90,11 @@ async def test_over_restarts_and_for_every_worker(engine: Engine, aconn: AsyncCo
     waiting = [engine.enqueue(work) for _ in range(20)]
     assert engine.row(running).state != "running"
     async with engine.worker(**QUICK), engine.worker(**QUICK), engine.worker(**QUICK):
-        await until(lambda: engine.count("rota.job WHERE state = 'held'") == 21, 20, "all of them held")
+        await until(lambda: engine.count("rota.job WHERE state = 'held'") == 21, what="all of them held")
         assert all(engine.row(id).attempt == 0 for id in waiting)
         # A rescued job comes back to the ready line: nobody takes it from there.
         engine.conn.execute("UPDATE rota.job SET state = 'queued' WHERE id = %s", [waiting[0]])
-        await until(lambda: engine.row(waiting[0]).state == "held", 20, "held again")
+        await until(lambda: engine.row(waiting[0]).state == "held", what="held again")
         assert engine.row(waiting[0]).attempt == 0
 
 
@@ -133,11 +133,11 @@ async def test_a_great_many_are_in_nobodys_way(engine: Engine, aconn: AsyncConn)
     engine.fill(work, 30_000)
     await tasks.disable_task(aconn, "work")
     async with engine.worker(**QUICK):
-        await engine.ended(engine.enqueue(other), deadline_s=20)
-        await until(lambda: engine.count("rota.job WHERE state = 'queued'") == 0, 60, "no ready job")
+        await engine.ended(engine.enqueue(other))
+        await until(lambda: engine.count("rota.job WHERE state = 'queued'") == 0, what="no ready job")
         assert engine.count("rota.job WHERE state = 'held'") == 30_000
         await tasks.enable_task(aconn, "work")
-        await engine.drained(deadline_s=60)
+        await engine.drained()
 
 
 @pytest.mark.req("C03")
@@ -280,7 +280,7 @@ async def test_workers_that_run_learn_of_it(engine: Engine, aconn: AsyncConn) ->
         states = []
         while "failed" not in states:
             id = engine.enqueue(work, max_attempts=1)
-            await until(lambda id=id: engine.row(id) is None, 20)  # type: ignore[misc]
+            await until(lambda id=id: engine.row(id) is None)  # type: ignore[misc]
             states.append(engine.state(id))
             assert len(states) < 60, "it never learns"
 
@@ -327,12 +327,12 @@ async def test_a_limit_that_an_operator_set(engine: Engine, aconn: AsyncConn) ->
     await tasks.set_task(aconn, "work", {"max_concurrency": 2})
     engine.fill(work, 60)
     async with engine.worker(**QUICK, concurrency=8), engine.worker(**QUICK, concurrency=8):
-        await engine.drained(deadline_s=60)
+        await engine.drained()
         assert most <= 2
         await tasks.unset_task(aconn, "work", ["max_concurrency"])
         most = 0
         engine.fill(work, 200)
-        await engine.drained(deadline_s=60)
+        await engine.drained()
     assert engine.count("rota.run WHERE task = 'work' AND final") == 260
 
 
@@ -355,7 +355,7 @@ def test_worker_processes(engine: Engine) -> None:
         wait_until(lambda: engine.count("rota.job WHERE state = 'held'") == 320 - begun)
         assert engine.count("visit") == begun, "none has begun since"
         engine.conn.execute("SELECT rota.set_task('visit', true)")
-        wait_until(lambda: engine.count() == 0, 60)
+        wait_until(lambda: engine.count() == 0)
     assert engine.count("visit WHERE ended IS NOT NULL") == 320
 
 

@@ -27,10 +27,10 @@ def test_memory_is_flat_over_two_hundred_thousand_jobs(engine: Engine) -> None:
     with WorkerProcess("tests.support.faulty:app", engine.dsn, forked=False, concurrency=10) as worker:
         worker.wait_ready()
         engine.fill("noop", WARM)
-        wait_until(lambda: engine.count() == 0, 60)
+        wait_until(lambda: engine.count() == 0)
         warm = _memory(worker.pid)
         engine.fill("noop", JOBS - WARM)
-        wait_until(lambda: engine.count() == 0, 120)
+        wait_until(lambda: engine.count() == 0)
         grown = _memory(worker.pid) - warm
     assert engine.count("rota.run WHERE outcome = 'completed' AND task = 'noop'") == JOBS  # Rota has tasks too, by the clock
     # A leak of one small object a job would be ten megabytes here.
@@ -90,7 +90,7 @@ async def test_a_pinned_snapshot_changes_nothing_but_the_walk(engine: Engine, mo
             await until(lambda: len(done) > 5000)
             urgent = engine.enqueue(work, {"n": 0}, priority=-1)
             await engine.ended(urgent)
-            await engine.drained(60)
+            await engine.drained()
             # And what comes afterwards, behind twenty thousand dead entries.
             await engine.ended(*[engine.enqueue(work, {"n": 0}) for _ in range(10)])
         assert old.execute("SELECT count(*) FROM rota.job").fetchone() == (0,), "the snapshot was not held"

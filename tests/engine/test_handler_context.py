@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 
 from rota import Context, Rota, every
 from rota.control.access import Actor
@@ -62,15 +62,15 @@ async def test_every_way_in_is_told_to_the_handler_and_kept_with_the_run(dsn: st
         worker.events.subscribe(WorkerStarted, lambda _: started.set())
         running = asyncio.create_task(worker.run())
         try:
-            await asyncio.wait_for(started.wait(), 20)
+            await asyncio.wait_for(started.wait(), PATIENCE_S)
             await app.aemit("paid", {"order_id": 7})
             conn.execute("INSERT INTO orders VALUES (1)")
             await app.control.acting_as(Actor("ann", "admin")).trigger("by_hand")
-            await until(lambda: len(told.by_task) == 4, 20, "four handlers")
+            await until(lambda: len(told.by_task) == 4, what="four handlers")
             await until(lambda: conn.execute("SELECT count(*) FROM rota.run WHERE task LIKE 'by_%'").fetchone() == (4,))
         finally:
             worker.stop()
-            await asyncio.wait_for(running, 20)
+            await asyncio.wait_for(running, PATIENCE_S)
 
     triggers = {task: seen["triggered_by"] for task, seen in told.by_task.items()}
     assert triggers["by_hook"] == {"kind": "hook", "hook": "paid", "operation": "emit"}

@@ -194,7 +194,7 @@ def test_a_script_that_starts_a_worker_when_imported_does_not_multiply(engine: E
     id = engine.enqueue("tell_pid", max_attempts=1)
     process = subprocess.Popen([sys.executable, script, engine.dsn], cwd=tmp_path, env=environment())
     try:
-        wait_until(lambda: engine.state(id) == "failed", 30)
+        wait_until(lambda: engine.state(id) == "failed")
     finally:
         process.kill()
         process.wait()

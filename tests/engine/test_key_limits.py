@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from tests.support.engine import Engine
-from tests.support.wait import until
+from tests.support.wait import NEVER_S, until
 
 from rota import Rota
 from rota.contrib.testing.clock import Clock
@@ -23,8 +23,6 @@ from rota.store import tasks
 from rota.task import Task
 
 pytestmark = pytest.mark.req("S09")
-
-LONG_POLL = 60.0
 
 
 def sync(engine: Engine) -> None:
@@ -92,7 +90,7 @@ async def test_a_full_key_is_in_nobodys_way(engine: Engine) -> None:
             await gate.wait()
 
     slow = [engine.enqueue(work, {"customer": "slow"}, priority=-1) for _ in range(50)]
-    async with engine.worker(concurrency=4, poll_interval_s=LONG_POLL):
+    async with engine.worker(concurrency=4, poll_interval_s=NEVER_S):
         await engine.ended(*[engine.enqueue(work, {"customer": f"c{n}"}) for n in range(50)])
         assert engine.count("rota.job WHERE state = 'held'") == 49
         gate.set()
@@ -220,7 +218,7 @@ async def test_nobody_is_left_behind_when_a_row_is_locked(engine: Engine) -> Non
         if wait:
             await gate.wait()
 
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         first = engine.enqueue(work, {"customer": "a", "wait": True})
         await until(lambda: engine.state(first) == "running")
         ids = [engine.enqueue(work, {"customer": "a"}) for _ in range(3)]

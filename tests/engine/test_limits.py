@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,11 +13,12 @@ import psycopg
 import pytest
 from tests.support import jobs as given
 from tests.support.engine import Engine
-from tests.support.wait import until
+from tests.support.wait import NEVER_S, PATIENCE_S, until
 
 from rota import Rota
 from rota.contrib.testing.clock import Clock
 from rota.db.connection import connect_async
+from rota.engine.claimer import Claimer
 from rota.engine.context import Context
 from rota.errors import UsageError
 from rota.events import DatabaseLost
@@ -32,7 +32,6 @@ from rota.store import tasks
 
 pytestmark = pytest.mark.req("S09")
 
-LONG_POLL = 60.0
 HOUR = timedelta(hours=1)
 HOURLY = "1/3600s"
 
@@ -88,7 +87,7 @@ def idle_worker(engine: Engine) -> Iterator[Callable[[], bool]]:
     engine.conn.execute("UPDATE rota.worker SET wants_wake = true WHERE id = %s", [worker])
     with psycopg.connect(engine.dsn, autocommit=True) as conn:
         conn.execute("LISTEN rota_wake")
-        yield lambda: bool(list(conn.notifies(timeout=5, stop_after=1)))
+        yield lambda: bool(list(conn.notifies(timeout=PATIENCE_S, stop_after=1)))
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -114,7 +113,7 @@ async def test_the_next_one_starts_at_once(engine: Engine) -> None:
     @engine.task(max_concurrency=1)
     async def work() -> None: ...
 
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         await until(lambda: engine.count("rota.worker WHERE wants_wake") == 1)
         await engine.ended(*[engine.enqueue(work) for _ in range(50)])
 
@@ -137,7 +136,7 @@ async def test_a_batch_of_endings_lets_in_as_many(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_a_new_one_starts_soon(engine: Engine, busy: bool) -> None:
+async def test_a_new_one_starts_soon(engine: Engine, busy: bool, asleep: set[Claimer]) -> None:
     """An idle worker is woken for it, a busy one looks often enough."""
     stop = asyncio.Event()
 
@@ -152,17 +151,15 @@ async def test_a_new_one_starts_soon(engine: Engine, busy: bool) -> None:
             engine.enqueue(other)
             await asyncio.sleep(0.002)
 
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         await until(lambda: engine.count("rota.worker WHERE wants_wake") == 1)
         keeping = asyncio.create_task(keep_busy()) if busy else None
         if busy:
             await until(lambda: engine.count("rota.worker WHERE wants_wake") == 0, what="it is too busy to be woken")
-        else:
-            await asyncio.sleep(1.5)  # the next look is 1.3 s away
         for _ in range(3):
-            started = time.monotonic()
+            if not busy:
+                await until(lambda: asleep)
             await engine.ended(engine.enqueue(work))
-            assert time.monotonic() - started < (5 if busy else 0.9)
         stop.set()
         if keeping is not None:
             await keeping
@@ -211,7 +208,7 @@ async def test_a_place_is_free_when_its_job_backs_off_or_ends(engine: Engine) ->
         end: engine.enqueue(work, {"end": end}, max_attempts=1 if end in ("fail", "timeout") else 4, timeout=timedelta(seconds=0.3))
         for end in fates
     }
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         for end, state in fates.items():
             await until(lambda id=ids[end], state=state: engine.state(id) == state and engine.runs(id), what=end)
     assert states(engine, [ids["retry"], ids["snooze"]]) == ["delayed", "delayed"]
@@ -251,7 +248,7 @@ async def test_cancelling_one_lets_the_next_one_in(engine: Engine, state: str) -
     assert states(engine, [first]) == ["queued"]
     if state == "queued":
         engine.conn.execute("SELECT rota.cancel_job(%s)", [first])
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         if state == "running":
             await until(lambda: engine.state(first) == "running")
         second = engine.enqueue(work, {"wait": False})
@@ -344,7 +341,7 @@ class TestChange:
 
         async with engine.worker(concurrency=20):
             late = engine.enqueue(work)  # by a process that has the old code
-            await engine.drained(60)
+            await engine.drained()
         assert crowd.most > 1
         assert engine.state(late) == "completed"
 
@@ -385,7 +382,7 @@ async def test_limited_children_of_many_parents(engine: Engine) -> None:
     parents = [engine.enqueue(parent) for _ in range(10)]
     children = [engine.enqueue(child, parents=parents) for _ in range(10)]
     end = engine.enqueue(last, parents=children)
-    async with engine.worker(poll_interval_s=LONG_POLL, concurrency=8):
+    async with engine.worker(poll_interval_s=NEVER_S, concurrency=8):
         await engine.ended(*parents, *children, end)
     assert (crowd.most, crowd.done) == (2, 10)
 
@@ -401,7 +398,7 @@ async def test_its_own_transaction_lets_the_next_one_in(engine: Engine) -> None:
             await crowd.visit()
 
     levels = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         await engine.ended(*[engine.enqueue(work, {"level": level}) for level in levels * 3])
     assert crowd.most == 1
 
@@ -426,7 +423,7 @@ def test_nobody_waits_long_for_the_task(engine: Engine) -> None:
     id = engine.enqueue(work)
     with idle_worker(engine) as wakes, psycopg.connect(engine.dsn) as stranger:
         stranger.execute("SELECT FROM rota.task FOR UPDATE")
-        engine.conn.execute("SET statement_timeout = '10s'")
+        engine.conn.execute(f"SET statement_timeout = '{PATIENCE_S}s'")
         assert engine.conn.execute("SELECT rota.admit_held()").fetchone() == (0,)
         assert wakes()
     assert engine.conn.execute("SELECT rota.admit_held()").fetchone() == (1,)
@@ -450,7 +447,7 @@ async def test_a_lock_on_the_task_holds_up_nothing_else(engine: Engine) -> None:
     async def slow() -> None:
         await gate.wait()
 
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         running = engine.enqueue(slow)
         await until(lambda: engine.state(running) == "running")
         with psycopg.connect(engine.dsn) as stranger:

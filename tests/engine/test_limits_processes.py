@@ -32,7 +32,7 @@ def test_two_processes_share_one_limit(engine: Engine) -> None:
             process.wait_ready()
         for _ in range(60):
             engine.enqueue(VISIT, {"seconds": 0.05})
-        wait_until(lambda: engine.count() == 0, 60)
+        wait_until(lambda: engine.count() == 0)
     assert most(engine) == LIMIT
     assert engine.count("visit WHERE ended IS NOT NULL") == 60
     assert engine.count("(SELECT DISTINCT pid FROM visit) p") == 2, "only one took part: this has shown nothing"
@@ -49,7 +49,7 @@ def test_a_killed_worker_takes_no_place_with_it(engine: Engine) -> None:
             ids += [engine.enqueue(VISIT, {"seconds": 0.05}) for _ in range(20)]
             killed.kill()
             killed.wait()
-            wait_until(lambda: engine.count() == 0, 60)
+            wait_until(lambda: engine.count() == 0)
     assert engine.count("visit WHERE ended IS NOT NULL") == len(ids) == LIMIT + 20
     assert most(engine) <= LIMIT
     assert [engine.outcomes(id) for id in ids[:LIMIT]] == [["lost", "completed"]] * LIMIT

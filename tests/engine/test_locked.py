@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 from tests.support.engine import Engine
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 
 from rota.db.connection import connect, connect_async
 from rota.engine.context import Context
@@ -94,7 +94,7 @@ def test_a_rescue_does_not_wait_for_a_locked_child(engine: Engine) -> None:
     child = engine.enqueue("work", parents=[parent])
     held = engine.hold(parent)
     engine.conn.execute("SELECT rota.cancel_job(%s)", [parent])
-    engine.conn.execute("SET statement_timeout = '20s'")
+    engine.conn.execute(f"SET statement_timeout = '{PATIENCE_S}s'")
     rescue = "SELECT state FROM rota.rescue_runs(%s)"
     with psycopg.connect(engine.dsn) as user:
         user.execute("SELECT FROM rota.job WHERE id = %s FOR UPDATE", [child])

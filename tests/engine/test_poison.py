@@ -45,7 +45,7 @@ async def test_suspects_take_turns_and_waiting_is_not_on_their_time(engine: Engi
     for id in ids:
         make_suspect(engine, id)
     async with engine.worker(concurrency=count):  # the last ones wait longer than their timeout of 3 s
-        await engine.ended(*ids, deadline_s=40)
+        await engine.ended(*ids)
     running = list(accumulate(1 if line == "begin" else -1 for line in notes(tmp_path / "turns")))
     assert len(running) == 2 * count
     assert max(running) <= SUSPECTS_AT_A_TIME
@@ -94,7 +94,7 @@ def test_poison_is_found_and_its_neighbours_are_not_charged(engine: Engine, tmp_
         poison = engine.enqueue("poison", {"path": str(tmp_path / "poison")}, max_attempts=3)
         innocents += [engine.enqueue("innocent", {"path": path, "n": n}, max_attempts=1) for n in range(10, 20)]
         engine.conn.execute("COMMIT")
-        wait_until(lambda: engine.count() == 0, 60, "every job has ended")
+        wait_until(lambda: engine.count() == 0, what="every job has ended")
         codes = sorted([one.code, two.code], key=str)
     assert codes == [1, None], "one worker died of it, the other lived"
 

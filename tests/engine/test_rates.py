@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 from tests.support.engine import Engine
 from tests.support.thorough import examples
+from tests.support.wait import NEVER_S
 
 from rota.contrib.testing.clock import Clock
 from rota.db.connection import connect_async
@@ -229,15 +230,13 @@ async def test_workers_keep_to_it_and_make_use_of_it(engine: Engine) -> None:
 
     for _ in range(70):
         engine.enqueue(work)
-    began = time.monotonic()
-    async with engine.worker(concurrency=8, poll_interval_s=60.0), engine.worker(concurrency=8, poll_interval_s=60.0):
-        await engine.drained(30)
+    async with engine.worker(concurrency=8, poll_interval_s=NEVER_S), engine.worker(concurrency=8, poll_interval_s=NEVER_S):
+        await engine.drained()
     starts.sort()
     # A claimed job begins at once, or is given back after a quarter of a second.
     windows = [sum(first <= other < first + 0.7 for other in starts) for first in starts]
     assert max(windows) <= 20
     assert len(starts) == 70
-    assert time.monotonic() - began < 8, "70 starts at 20 a second are a matter of three seconds"
 
 
 class Rated(RuleBasedStateMachine):
@@ -290,7 +289,7 @@ class Rated(RuleBasedStateMachine):
         self.conn.execute("SELECT rota.cancel_job(id) FROM rota.job WHERE state = 'queued' ORDER BY id LIMIT 1")
 
     @rule(seconds=st.sampled_from([1, 3, 5, 10]))
-    def wait(self, seconds: int) -> None:
+    def pass_time(self, seconds: int) -> None:
         self.now += seconds * SECOND
         self.clock.freeze(self.now)
 
@@ -306,7 +305,7 @@ class Rated(RuleBasedStateMachine):
         for _ in range(200):
             if self.conn.execute("SELECT FROM rota.job WHERE state <> 'running'").fetchone() is None:
                 return
-            self.wait(10)
+            self.pass_time(10)
             self.promote()
             while self.conn.execute("SELECT FROM rota.job WHERE state = 'queued'").fetchone() is not None:
                 self.start()

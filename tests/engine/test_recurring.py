@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +13,7 @@ from tests.support import faulty, feeds
 from tests.support.engine import Engine
 from tests.support.processes import WorkerProcess
 from tests.support.recurring import HOUR, Rows
-from tests.support.wait import until, wait_until
+from tests.support.wait import PATIENCE_S, until, wait_until
 
 from rota import Cancel, Context, Retry, RetryAfter, Snooze
 from rota.contrib.testing.clock import Clock
@@ -40,7 +39,7 @@ async def ran(rows: Rows, key: str = "a", times: int = 1) -> Any:
         row = rows.row(key)
         return row if row.job_id is None and row.successes + row.failures >= times else None
 
-    return await until(look, 30.0, f"row {key} has run")
+    return await until(look, what=f"row {key} has run")
 
 
 def rest(row: Any) -> timedelta:
@@ -172,8 +171,7 @@ class TestResults:
             rows.ensure(what, payload={"what": what})
         async with engine.worker(concurrency=2, **QUICK):
             await until(
-                lambda: all((row := rows.row(what)).last_run_at and row.next_run_at and row.job_id is None for what in expected),
-                60.0,
+                lambda: all((row := rows.row(what)).last_run_at and row.next_run_at and row.job_id is None for what in expected)
             )
             await until(lambda: rows.row("time").next_run_at == FAR)
             await until(lambda: [job.state for job in rows.live("snooze")] == ["delayed"])
@@ -255,12 +253,12 @@ def test_a_run_without_a_sign_of_life_is_taken_over(engine: Engine, how: str) ->
     rows.ensure(payload={"name": "a", "seconds": 600.0})
     lease = {"lease_s": 2.5, "heartbeat_s": 0.2} if how == "paused" else {}
     with WorkerProcess(APP, engine.dsn, **lease) as worker:
-        wait_until(lambda: faulty.noted(engine.conn), 30.0)
+        wait_until(lambda: faulty.noted(engine.conn))
         worker.kill(signal.SIGKILL if how == "killed" else signal.SIGSTOP)
-        stopped = time.monotonic()
-        with WorkerProcess(APP, engine.dsn, **lease):
-            wait_until(lambda: rows.row().successes == 1, 60.0)
-        assert time.monotonic() - stopped < 50, "it was not noticed before the lease of five minutes had ended"
+        with WorkerProcess(APP, engine.dsn):
+            wait_until(
+                lambda: rows.row().successes == 1, what="the run to be taken over, long before the lease of five minutes ends"
+            )
         worker.kill(signal.SIGKILL)
     row = rows.row()
     assert (row.job_id, rest(row), row.failures, row.successes) == (None, HOUR, 0, 1)
@@ -274,10 +272,10 @@ def test_a_row_that_kills_its_workers_backs_off_and_its_neighbours_live(engine: 
     killer, rows = Rows(engine.conn, "kill"), Rows(engine.conn)
     killer.ensure(payload={"name": "a"})
     with WorkerProcess(APP, engine.dsn) as first:
-        first.wait(60)
+        first.wait(PATIENCE_S)
     rows.ensure(payload={"name": "a"})
     with WorkerProcess(APP, engine.dsn):  # it runs the suspect in a process of its own, and sees it die
-        wait_until(lambda: killer.row().failures == 1 and rows.row().successes == 1, 60.0)
+        wait_until(lambda: killer.row().failures == 1 and rows.row().successes == 1)
     row = killer.row()
     assert (row.job_id, rest(row), row.last_error["type"]) == (None, timedelta(minutes=1), "WorkerCrashed")
 
@@ -356,7 +354,7 @@ async def test_never_two_runs_of_one_key_at_once(engine: Engine, rows: Rows) -> 
             again = "UPDATE rota.schedule SET next_run_at = rota.now() WHERE next_run_at IS NOT NULL"
             await asyncio.to_thread(engine.conn.execute, again)
             await asyncio.sleep(0.05)
-        await until(lambda: all(rows.row(key).successes >= 2 for key in keys), 60.0)
+        await until(lambda: all(rows.row(key).successes >= 2 for key in keys))
     assert most == 1
     assert engine.seen(RunLeaseLost) == []
 
@@ -388,8 +386,8 @@ async def test_a_row_that_somebody_has_locked_keeps_no_other_run_from_being_reco
                 if number % 10 == 0:
                     await asyncio.sleep(0.6)
             await until(lambda: all(rows.row(f"{kind} {number}").job_id is None and rows.row(f"{kind} {number}").last_run_at
-                                    for kind in ("free", "failing") for number in range(30)), 15.0)  # fmt: skip
-            await until(lambda: engine.count("rota.job WHERE task = 'plain'") == 0, 15.0)
+                                    for kind in ("free", "failing") for number in range(30)))  # fmt: skip
+            await until(lambda: engine.count("rota.job WHERE task = 'plain'") == 0)
             assert rows.row("locked").successes == 0
         await ran(rows, "locked")
     assert engine.seen(DatabaseLost) == []
@@ -434,7 +432,7 @@ async def test_a_limit_holds_for_recurring_rows(engine: Engine, rows: Rows) -> N
     async with engine.worker(concurrency=8, **QUICK):
         for number in range(20):
             await asyncio.to_thread(rows.ensure, str(number))
-        await until(lambda: len(done) == 20, 60.0)
+        await until(lambda: len(done) == 20)
         await until(lambda: all(rows.row(str(number)).successes == 1 for number in range(20)))
     assert most == 2
     assert sum(len(event.runs) for event in engine.seen(RunsFinished)) == 20

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.support.engine import Engine
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 
 from rota.engine.context import Context
 from rota.events import DatabaseLost, WorkerBroken, WorkerDied
@@ -44,7 +44,7 @@ async def test_a_worker_whose_parts_are_cancelled_stops_and_says_so(engine: Engi
 
     worker = engine.make_worker(shutdown_timeout_s=1)
     engine.enqueue(cancel_everything)
-    await asyncio.wait_for(worker.run(), 20)
+    await asyncio.wait_for(worker.run(), PATIENCE_S)
     assert [event.part for event in engine.seen(WorkerBroken)] == ["rota-upkeep"]
 
 
@@ -79,7 +79,7 @@ async def test_a_timeout_ends_a_thread_that_did_not_hear_its_cancel(engine: Engi
     @engine.task
     def deaf(ctx: Context) -> None:
         started.set()
-        proceed.wait(20)
+        proceed.wait(PATIENCE_S)
 
     try:
         async with engine.worker():

@@ -412,7 +412,7 @@ def test_schedules_go_on_when_the_server_was_restarted(own_postgres: EmbeddedPos
 def _grows(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as conn:
         before = len(Scheduling(dsn, conn).ledger("often"))
-        wait_until(lambda: len(Scheduling(dsn, conn).ledger("often")) >= before + 2, 40)
+        wait_until(lambda: len(Scheduling(dsn, conn).ledger("often")) >= before + 2)
 
 
 def begin(call: Callable[[], None]) -> Callable[[], None]:

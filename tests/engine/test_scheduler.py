@@ -15,7 +15,7 @@ from psycopg.errors import CheckViolation, UniqueViolation
 from tests.support.engine import Engine
 from tests.support.processes import WorkerProcess
 from tests.support.scheduling import Line, Scheduling
-from tests.support.wait import until, wait_until
+from tests.support.wait import NEVER_S, PATIENCE_S, until, wait_until
 
 from rota.contrib.testing.clock import Clock
 from rota.db.connection import connect_async
@@ -156,7 +156,7 @@ def test_many_processes_make_one_job(scheduling: Scheduling, clock: Clock, lock:
         clock.freeze(NOON)
         is_due = "SELECT FROM rota.schedule WHERE next_run_at <= rota.now()"
         for _ in range(10):
-            wait_until(lambda: scheduling.conn.execute(is_due).fetchone() is None, 40)
+            wait_until(lambda: scheduling.conn.execute(is_due).fetchone() is None)
             clock.move(MINUTE)
     fired = Counter(at for n in range(20) for at in scheduling.fired(f"s{n}"))
     # What was due between the last look and the end may have been fired or not.
@@ -171,9 +171,9 @@ async def test_it_wakes_for_the_due_time(engine: Engine, clock: Clock) -> None:
     @engine.task(schedule=every("1s"))
     async def work() -> None: ...
 
-    async with engine.worker(scheduler_tick_s=3600, poll_interval_s=60):
+    async with engine.worker(scheduler_tick_s=NEVER_S, poll_interval_s=NEVER_S):
         fired = "SELECT extract(epoch FROM decided_at - instant)::float8 FROM rota.occurrence"
-        await until(lambda: len(engine.conn.execute(fired).fetchall()) >= 5, 40)
+        await until(lambda: len(engine.conn.execute(fired).fetchall()) >= 5)
     lateness = sorted(row[0] for row in engine.conn.execute(fired).fetchall())
     assert lateness[0] >= 0
     assert lateness[len(lateness) // 2] < 0.5, f"late by {lateness}"
@@ -432,14 +432,14 @@ def test_when_the_owner_of_the_lock_is_killed_another_takes_over(scheduling: Sch
     owner = "SELECT owner FROM rota.lock WHERE key = 'scheduler'"
     with ExitStack() as stack:
         stack.enter_context(first)
-        held = wait_until(lambda: scheduling.conn.execute(owner).fetchone(), 30)
+        held = wait_until(lambda: scheduling.conn.execute(owner).fetchone())
         stack.enter_context(second).wait_ready()
         clock.freeze(NOON)
-        wait_until(lambda: scheduling.fired("minutely") == [NOON], 30)
+        wait_until(lambda: scheduling.fired("minutely") == [NOON])
         first.kill()
         first.wait()
         clock.move(MINUTE)
-        wait_until(lambda: len(scheduling.fired("minutely")) == 2, 30)
+        wait_until(lambda: len(scheduling.fired("minutely")) == 2)
         assert scheduling.conn.execute(owner).fetchone() != held
 
 
@@ -460,7 +460,7 @@ async def test_a_tick_that_fails_does_not_keep_what_is_due_waiting(engine: Engin
     await scheduling.tick()
     clock.move(timedelta(days=40))  # so that there is a deadline to judge, which is not allowed
     scheduling.conn.execute("CREATE RULE keep AS ON UPDATE TO rota.occurrence DO INSTEAD SELECT 1 / 0")
-    async with engine.worker(poll_interval_s=0.05, scheduler_tick_s=60):
+    async with engine.worker(poll_interval_s=0.05, scheduler_tick_s=NEVER_S):
         await until(lambda: [event for event in engine.seen(DatabaseLost) if event.service == "scheduler"])
         await until(lambda: len(scheduling.fired("minutely")) == 2)
 
@@ -514,7 +514,7 @@ async def test_on_stop_the_scheduler_goes_first(engine: Engine, scheduling: Sche
     clock.move(HOUR)
     assert not running.done(), "it lets its job finish"
     gate.set()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, PATIENCE_S)
     assert engine.state(id) == "completed"
     assert scheduling.fired("hourly") == []
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from datetime import timedelta
 
 import pytest
 from tests.support.engine import Engine
-from tests.support.wait import until
+from tests.support.wait import NEVER_S, PATIENCE_S, until
 
 from rota.engine.context import Context
 from rota.engine.worker import Worker
@@ -35,7 +34,7 @@ async def test_running_jobs_drain_and_nothing_new_is_claimed(engine: Engine, syn
     @engine.task(name="sync")
     def work_in_thread() -> None:
         begun.append(1)
-        gate.wait(20)
+        gate.wait(PATIENCE_S)
 
     worker, running = await start(engine, concurrency=2)
     first = [engine.enqueue("sync" if sync else "async") for _ in range(2)]
@@ -44,7 +43,7 @@ async def test_running_jobs_drain_and_nothing_new_is_claimed(engine: Engine, syn
     await until(lambda: engine.seen(WorkerStopping))
     later = engine.enqueue("async")
     gate.set()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, PATIENCE_S)
     assert [engine.state(id) for id in (*first, later)] == ["completed", "completed", "queued"]
     kinds = [type(event) for event in engine.events if type(event) in (WorkerStopping, RunsReleased, RunsFinished, WorkerStopped)]
     assert kinds[0] is WorkerStopping
@@ -66,7 +65,7 @@ async def test_what_was_claimed_ahead_goes_back_at_once_and_uncharged(engine: En
     async def slow() -> None:
         await gate.wait()
 
-    worker, running = await start(engine, concurrency=1, heartbeat_s=60)
+    worker, running = await start(engine, concurrency=1, heartbeat_s=NEVER_S)
     engine.fill(quick, 1000)
     await engine.drained()
     # Seen from the moment of the claim: the worker gives back a stale buffer by itself a little later.
@@ -77,7 +76,7 @@ async def test_what_was_claimed_ahead_goes_back_at_once_and_uncharged(engine: En
     assert engine.count("rota.job WHERE state = 'queued' AND attempt = 0") == 199
     assert not running.done()
     gate.set()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, PATIENCE_S)
     assert engine.count("rota.job WHERE state = 'queued' AND attempt = 0") == 199
 
 
@@ -109,7 +108,7 @@ async def test_what_does_not_end_in_time_is_released_uncharged(engine: Engine, k
     @engine.task(name="deaf thread")
     def deaf() -> None:
         begun.set()
-        end.wait(60)
+        end.wait(NEVER_S)
 
     @engine.task(name="deaf coroutine")
     async def deaf_too() -> None:
@@ -123,16 +122,13 @@ async def test_what_does_not_end_in_time_is_released_uncharged(engine: Engine, k
     worker, running = await start(engine, shutdown_timeout_s=0.3)
     id = engine.enqueue(kind, max_attempts=1)
     await until(begun.is_set)
-    began = time.monotonic()
     worker.stop()
-    done, _ = await asyncio.wait({running}, timeout=50)
-    took = time.monotonic() - began
+    done, _ = await asyncio.wait({running}, timeout=PATIENCE_S)
     end.set()
     assert done, "it did not stop"
     row = engine.row(id)
     assert (row.state, row.worker_id, row.attempt - row.forgiven) == ("queued", None, 0)
     assert engine.outcomes(id) == ["released"]
-    assert took < 20
     if listens:
         await until(lambda: told == [True])
 
@@ -157,7 +153,7 @@ async def test_the_heart_beats_until_the_end(engine: Engine) -> None:
         await until(lambda: engine.row(id).lease_until > lease_until + timedelta(seconds=2.5))
         assert engine.row(id).worker_id == worker.id
         gate.set()
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, PATIENCE_S)
     assert engine.outcomes(id) == ["completed"]
 
 
@@ -170,13 +166,13 @@ async def test_the_second_stop_does_not_wait(engine: Engine) -> None:
         begun.set()
         await asyncio.sleep(60)
 
-    worker, running = await start(engine, shutdown_timeout_s=60)
+    worker, running = await start(engine, shutdown_timeout_s=NEVER_S)
     id = engine.enqueue(work)
     await until(begun.is_set)
     worker.stop()
     await until(lambda: engine.seen(WorkerStopping))
     worker.stop()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, PATIENCE_S)
     assert engine.outcomes(id) == ["released"]
 
 
@@ -201,4 +197,4 @@ async def test_a_worker_can_be_stopped_before_it_found_its_database(engine: Engi
     running = asyncio.create_task(worker.run())
     await asyncio.sleep(0.05)
     worker.stop()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, PATIENCE_S)

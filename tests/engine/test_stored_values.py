@@ -93,7 +93,7 @@ async def test_odd_results_are_stored_somehow(engine: Engine, by: str) -> None:
 
     async with engine.worker():
         ids = [engine.enqueue(by, {"n": n}, max_attempts=1) for n in range(len(ODD))]
-        await engine.ended(*ids, deadline_s=40)
+        await engine.ended(*ids)
     results = [engine.job(id).result for id in ids]
     assert all(result is not None for result in results)
     assert max(len(json.dumps(result)) for result in results) <= 2 * 64 * 1024

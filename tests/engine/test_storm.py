@@ -95,7 +95,7 @@ async def test_no_deadlock_and_no_serialization_failure_reaches_a_user(engine: E
             deadline = time.monotonic() + STORM_S
             crowd = [enqueue] * 4 + [cancel, cancel, cancel_many, retry, retry, retry_many, expire, expire]
             await asyncio.gather(*map(user, crowd))
-            await engine.drained(60)
+            await engine.drained()
         await app.aclose()
 
     print(*errors, sep="\n\n")  # pytest would leave out the middle, which says who waited for whom

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.support.command import environment
 from tests.support.processes import alive
+from tests.support.wait import PATIENCE_S
 
 from rota.engine.supervisor import Supervisor, describe_exit
 
@@ -112,7 +113,7 @@ async def test_a_wrong_setting_ends_everything(tmp_path: Path) -> None:
     def command(number: int) -> list[str]:
         return [sys.executable, "-S", "-c", "raise SystemExit(2)"] if number else child(tmp_path)(0)
 
-    assert await asyncio.wait_for(Supervisor(command, 2, kill_after_s=30).run(), 30) == 2
+    assert await asyncio.wait_for(Supervisor(command, 2, kill_after_s=30).run(), PATIENCE_S) == 2
 
 
 async def test_a_failure_while_stopping_is_the_exit_code(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ async def test_a_child_that_does_not_stop_in_time_is_killed(tmp_path: Path) -> N
     supervisor = Supervisor(child(tmp_path, patience=9), 1, kill_after_s=0.2)
     async with running(supervisor, tmp_path, 1) as task:
         supervisor.stop()
-        assert await asyncio.wait_for(task, 30) == 1
+        assert await asyncio.wait_for(task, PATIENCE_S) == 1
 
 
 @pytest.mark.fault(1)

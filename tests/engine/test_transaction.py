@@ -8,7 +8,7 @@ import threading
 import psycopg
 import pytest
 from tests.support.engine import Engine
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 
 from rota.engine.context import Context
 from rota.errors import LeaseLost
@@ -102,7 +102,7 @@ async def test_a_lost_lease_rolls_back(engine: Engine, sync: bool) -> None:
         try:
             with ctx.transaction() as conn:
                 conn.execute(NOTE, [ctx.attempt])
-                assert ctx.attempt == 2 or proceed.wait(20)
+                assert ctx.attempt == 2 or proceed.wait(PATIENCE_S)
         except LeaseLost as error:
             raised.append(error)
             raise
@@ -126,7 +126,7 @@ async def test_a_run_that_timed_out_cannot_commit_after_all(engine: Engine) -> N
 
     @engine.task(timeout_s=0.1, retry=Retry(base="1h"))
     def work(ctx: Context) -> None:
-        late.wait(20)
+        late.wait(PATIENCE_S)
         try:
             with ctx.transaction() as conn:
                 conn.execute(NOTE, [ctx.attempt])
@@ -193,7 +193,7 @@ async def test_assert_held_aborts_a_zombie(engine: Engine, sync: bool) -> None:
 
     @engine.task(name="sync")
     def work_in_thread(ctx: Context) -> None:
-        zombie.wait(20)
+        zombie.wait(PATIENCE_S)
         try:
             with psycopg.connect(engine.dsn) as conn:
                 conn.execute(NOTE, [ctx.attempt])
@@ -226,7 +226,7 @@ async def test_assert_held_keeps_the_job_until_the_commit(engine: Engine) -> Non
 
     async with engine.worker():
         id = engine.enqueue(work)
-        await asyncio.wait_for(held.wait(), 20)
+        await asyncio.wait_for(held.wait(), PATIENCE_S)
         assert (
             engine.conn.execute("SELECT job_id FROM rota.rescue_runs(ARRAY[%s]::uuid[])", [engine.row(id).worker_id]).fetchall()
             == []

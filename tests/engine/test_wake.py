@@ -9,16 +9,13 @@ from time import monotonic
 import psycopg
 import pytest
 from tests.support.engine import Engine
-from tests.support.wait import until
+from tests.support.wait import NEVER_S, PATIENCE_S, until
 
 from rota.contrib.testing.clock import Clock
 from rota.engine import claimer
 from rota.engine.claimer import Claimer
 from rota.model.outcome import Snooze
 from rota.store import runs as store
-
-LONG_POLL = 60.0
-SOON = 20.0  # enough for any machine, and long before a worker that is `asleep` looks by itself
 
 
 @pytest.fixture
@@ -40,10 +37,10 @@ async def test_an_idle_worker_is_woken(engine: Engine, asleep: set[Claimer]) -> 
     @engine.task
     async def work() -> None: ...
 
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         for _ in range(5):
             await until(lambda: asleep)
-            await engine.ended(engine.enqueue(work), deadline_s=SOON)
+            await engine.ended(engine.enqueue(work))
 
 
 @pytest.mark.req("Q12")
@@ -53,7 +50,7 @@ async def test_an_idle_worker_asks_seldom(engine: Engine, claims: list[float]) -
     @engine.task
     async def work() -> None: ...
 
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         await engine.ended(*[engine.enqueue(work) for _ in range(20)])
         await until(lambda: monotonic() - claims[-1] > 1.5)
 
@@ -71,7 +68,7 @@ async def test_polling_stands_behind_it(engine: Engine, pooled: bool) -> None:
     async with engine.worker(poll_interval_s=0.2, pooled=pooled):
         for _ in range(3):
             await asyncio.sleep(0.3)  # asleep by now
-            await engine.ended(engine.enqueue(work), deadline_s=SOON)
+            await engine.ended(engine.enqueue(work))
 
 
 async def test_no_wake_up_is_lost_between_the_last_look_and_the_wish(engine: Engine) -> None:
@@ -80,9 +77,9 @@ async def test_no_wake_up_is_lost_between_the_last_look_and_the_wish(engine: Eng
     @engine.task
     async def work() -> None: ...
 
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         for n in range(60):
-            await engine.ended(engine.enqueue(work), deadline_s=SOON)
+            await engine.ended(engine.enqueue(work))
             await asyncio.sleep(n % 20 / 200)  # a little later each time
 
 
@@ -94,10 +91,10 @@ async def test_a_transaction_that_looked_before_the_worker_slept(engine: Engine)
 
     with psycopg.connect(engine.dsn) as conn:
         id = engine.enqueue(work, conn=conn)
-        async with engine.worker(poll_interval_s=LONG_POLL):
+        async with engine.worker(poll_interval_s=NEVER_S):
             await until(lambda: engine.count("rota.worker WHERE wants_wake") == 1)
             conn.commit()
-            await engine.ended(id, deadline_s=SOON)
+            await engine.ended(id)
 
 
 async def test_busy_workers_are_not_notified(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +145,7 @@ async def test_a_busy_worker_of_many_queues_has_time_for_other_things(engine: En
             engine.enqueue("work", queue=f"queue-{n}")
         await until(lambda: stream > 30 and engine.count("rota.worker WHERE wants_wake") == 0)
         began, looked_s = monotonic(), looking_s
-        await asyncio.wait_for(ended.wait(), 60)
+        await asyncio.wait_for(ended.wait(), PATIENCE_S)
         share = (looking_s - looked_s) / (monotonic() - began)
     assert share < 0.4
 
@@ -162,11 +159,11 @@ async def test_delayed_jobs_start_on_time(engine: Engine, clock: Clock, asleep: 
         due.append(asyncio.get_running_loop().time())
 
     early = engine.enqueue(work, delay=timedelta(seconds=0.5))
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         await until(lambda: asleep)
         late = engine.enqueue(work, delay=timedelta(seconds=0.3))
         assert engine.row(late).state == "delayed"
-        await engine.ended(early, late, deadline_s=SOON)
+        await engine.ended(early, late)
         for id in (early, late):
             [run] = engine.runs(id)
             assert run.started_at >= run.run_at, "before its time"
@@ -174,7 +171,7 @@ async def test_delayed_jobs_start_on_time(engine: Engine, clock: Clock, asleep: 
         hour = engine.enqueue(work, delay=timedelta(hours=1))
         clock.move(timedelta(hours=1))
         engine.conn.execute("SELECT rota.wake()")
-        await engine.ended(hour, deadline_s=SOON)
+        await engine.ended(hour)
 
 
 async def test_a_snoozed_job_comes_back_on_time(engine: Engine, asleep: set[Claimer]) -> None:
@@ -187,9 +184,9 @@ async def test_a_snoozed_job_comes_back_on_time(engine: Engine, asleep: set[Clai
         runs += 1
         return Snooze("300ms") if runs < 3 else None
 
-    async with engine.worker(poll_interval_s=LONG_POLL):
+    async with engine.worker(poll_interval_s=NEVER_S):
         await until(lambda: asleep)
-        await engine.ended(engine.enqueue(work), deadline_s=SOON)
+        await engine.ended(engine.enqueue(work))
 
 
 async def test_what_a_stopping_worker_returns_wakes_another(engine: Engine, asleep: set[Claimer]) -> None:
@@ -201,14 +198,14 @@ async def test_what_a_stopping_worker_returns_wakes_another(engine: Engine, asle
         if len(begun) == 1:
             await asyncio.sleep(60)
 
-    async with engine.worker(poll_interval_s=LONG_POLL, shutdown_timeout_s=0.1):
+    async with engine.worker(poll_interval_s=NEVER_S, shutdown_timeout_s=0.1):
         id = engine.enqueue(work)
         await until(lambda: begun)
-        other = engine.worker(poll_interval_s=LONG_POLL)
+        other = engine.worker(poll_interval_s=NEVER_S)
         await other.__aenter__()
         await until(lambda: len(asleep) == 2)
     try:
-        await engine.ended(id, deadline_s=SOON)
+        await engine.ended(id)
     finally:
         await other.__aexit__(None, None, None)
     assert engine.outcomes(id) == ["released", "completed"]
@@ -220,7 +217,7 @@ async def test_a_released_child_wakes_an_idle_worker(engine: Engine, asleep: set
 
     parent = engine.enqueue(work, queue="parents")
     child = engine.enqueue(work, queue="children", parents=[parent])
-    async with engine.worker(poll_interval_s=LONG_POLL, queues={"children": 1}):
+    async with engine.worker(poll_interval_s=NEVER_S, queues={"children": 1}):
         await until(lambda: asleep)
         async with engine.worker(queues={"parents": 1}):
-            await engine.ended(child, deadline_s=SOON)
+            await engine.ended(child)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.feeds.world import document, rss
+from tests.support.effort import effort_bounded
 from tests.support.outside import Memory
 
 from rota.apps.feeds.document import Document, NotAFeed
@@ -133,13 +133,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", list(HOSTILE))
 def test_what_is_meant_to_do_harm_is_read_fast_and_small_or_not_at_all(name: str) -> None:
-    started = time.monotonic()
-    with Memory() as memory:
+    with Memory() as memory, effort_bounded():
         try:
             found = read(HOSTILE[name])
         except NotAFeed:
             found = Document()
-    assert time.monotonic() - started < 10
     assert memory.grown < 300_000_000
     assert len(found.title) <= 500
     assert "root:" not in found.title
@@ -275,7 +273,6 @@ def test_plain_text(html: str, expected: str) -> None:
 
 @pytest.mark.parametrize("part", ["<", "<a x='", "<!--", "<script>", "&", "<![CDATA[", "</", "<?"])
 def test_plain_text_is_found_fast(part: str) -> None:
-    started = time.monotonic()
-    for _ in range(20):
-        plain(part * 20_000, 500)
-    assert time.monotonic() - started < 2
+    with effort_bounded():
+        for _ in range(20):
+            plain(part * 20_000, 500)

@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import ssl
 import subprocess
-import time
 import zlib
 from collections.abc import AsyncIterator
 from functools import lru_cache
@@ -128,7 +127,7 @@ class TestRedirects:
 
 class TestBounds:
     @pytest.mark.parametrize(
-        "beginning", [b"", b"HTTP/1.1 200 ", b"HTTP/1.1 200 OK\r\nX", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"]
+        "beginning", [b"", b"HTTP/1.1 200 ", b"HTTP/1.1 200 OK\r\nX", b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n"]
     )
     async def test_a_server_that_dribbles_has_an_end(self, client: Client, beginning: bytes) -> None:
         async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -139,10 +138,8 @@ class TestBounds:
                 await asyncio.sleep(0.15)
 
         async with raw(drip) as url:
-            started = time.monotonic()
-            with pytest.raises(NotCalled, match=r"within 0\.4 s") as raised:
-                await get(client, url, timeout_s=0.4)
-            assert time.monotonic() - started < 2
+            with pytest.raises(NotCalled, match=r"within 1\.5 s") as raised:
+                await get(client, url, timeout_s=1.5)
         assert raised.value.kind == "timeout"
         assert raised.value.status == (200 if beginning.endswith(b"\r\n\r\n") else None)
 
@@ -152,10 +149,8 @@ class TestBounds:
             return web.Response(status=302, headers={"Location": "/again"})
 
         server.answer = slow
-        started = time.monotonic()
-        with pytest.raises(NotCalled, match=r"within 0\.5 s"):
+        with pytest.raises(NotCalled, match=r"within 0\.5 s"):  # not that there were too many redirects
             await get(client, server.url, timeout_s=0.5)
-        assert time.monotonic() - started < 2
 
     async def test_the_end_is_of_looking_the_name_up_as_well(self) -> None:
         class Never(Names):

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from tests.server.conftest import Serve
 from tests.support.serving import Serving
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 
 from rota.errors import ConfigError, Conflict, DatabaseError, Forbidden, LeaseLost, NotFound, UsageError
 from rota.server.headers import DEFAULTS, PAGE
@@ -120,7 +120,7 @@ async def talk(port: int, *parts: bytes) -> bytes:
         for part in parts:
             writer.write(part)
             await writer.drain()
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), PATIENCE_S)
     finally:
         writer.close()
 

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from tests.support.serving import Serving
+from tests.support.wait import PATIENCE_S
 
 from rota.apps import housekeeping
 from rota.contrib.testing.clock import Clock
@@ -120,7 +121,7 @@ class TestStored:
         self, conn: Conn, admin: Admin, server: Serving
     ) -> None:
         [made] = await admin.schedule(JOB)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             running = server.app.worker(scheduler=False)
             task = asyncio.create_task(running.run())
             while not conn.execute("SELECT FROM rota.worker").fetchall():

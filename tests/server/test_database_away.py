@@ -14,7 +14,7 @@ from tests.support import people
 from tests.support.postgres import Databases, migrate
 from tests.support.proxy import Proxy
 from tests.support.serving import Serving, serving, settings_for
-from tests.support.wait import EVERY_S
+from tests.support.wait import EVERY_S, PATIENCE_S
 
 from rota import Rota
 from rota.db.embedded import EmbeddedPostgres
@@ -114,7 +114,7 @@ async def test_it_answers_soon_when_nobody_does(dsn: str, postgres: Databases) -
         ) as server:
             assert (await ask(server, "/readyz"))[0] == 200
             proxy.stall()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 answers = await asyncio.gather(*(ask(server, "/auth/me", Cookie="rota=x") for _ in range(30)))
             assert {(status, said["code"]) for status, said in answers} == {(503, "database")}
             assert (await ask(server, "/healthz"))[0] == 200

@@ -19,6 +19,7 @@ from tests.support import jobs as given
 from tests.support.processes import ended_after, until
 from tests.support.serving import SECRET, Serving
 from tests.support.sse import listen
+from tests.support.wait import PATIENCE_S
 
 from rota.config import load_settings
 from rota.server import connections
@@ -48,7 +49,7 @@ async def send(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
     """Read until the server closes the connection."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         try:
             return await reader.read()
         except ConnectionResetError:
@@ -57,7 +58,7 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
 
 async def answer_to(reader: asyncio.StreamReader) -> bytes:
     """Read one answer's head and body."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
         return head + await reader.readexactly(length)
@@ -231,7 +232,7 @@ class TestDescriptors:
         with served_with(512, tmp_path, dsn) as port, ExitStack() as stack:
             for number in range(700):
                 peer = f"127.0.1.{number % 200 + 1}"
-                half = socket.create_connection(("127.0.0.1", port), 10, source_address=(peer, 0))
+                half = socket.create_connection(("127.0.0.1", port), PATIENCE_S, source_address=(peer, 0))
                 stack.enter_context(half)
                 half.sendall(HEAD if number % 2 else POST)
             for _ in range(5):  # whose address does not matter
@@ -262,7 +263,7 @@ def served_with(descriptors: int, folder: Path, dsn: str) -> Iterator[int]:
 
 def readyz(port: int, peer: str = "127.0.0.1") -> bytes:
     try:
-        with socket.create_connection(("127.0.0.1", port), 10, source_address=(peer, 0)) as client:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S, source_address=(peer, 0)) as client:
             client.sendall(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             return b"".join(iter(lambda: client.recv(65536), b""))
     except OSError as error:

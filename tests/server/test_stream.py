@@ -14,7 +14,7 @@ from tests.support import jobs as given
 from tests.support import people
 from tests.support.serving import Serving
 from tests.support.sse import Listening, listen
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 
 from rota.control.access import Actor
 from rota.server import events, hub
@@ -215,7 +215,7 @@ def open_unread(server: Serving, headers: Headers) -> socket.socket:
 
 
 def read_until(client: socket.socket, wanted: bytes) -> bytes:
-    client.settimeout(15)
+    client.settimeout(PATIENCE_S)
     read = b""
     while wanted not in read:
         chunk = client.recv(1 << 20)
@@ -335,7 +335,7 @@ class TestConnection:
 
 async def drain(stream: Listening) -> None:
     with contextlib.suppress(TimeoutError):
-        while await stream.next(within=30) is not None:
+        while await stream.next() is not None:
             pass
 
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from tests.support.callers import CALLERS
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 from rota import Enqueued, Retry, Rota
 from rota.config import load_settings
@@ -441,7 +441,7 @@ class TestWake:
         work.enqueue()
         conn.execute("NOTIFY rota_wake, 'end'")
         heard = []
-        for notify in conn.notifies(timeout=10):
+        for notify in conn.notifies(timeout=PATIENCE_S):
             heard.append(notify.payload)
             if notify.payload == "end":
                 break
@@ -521,7 +521,7 @@ def test_a_forked_process_has_connections_of_its_own(app, work, conn):
     for n in range(20):
         work.enqueue(n)
     for child in children:
-        child.join(30)
+        child.join(PATIENCE_S)
     assert [child.exitcode for child in children] == [0, 0]
     assert count(conn) == 61
     work.enqueue(0)  # the children have not taken the parent's connection with them

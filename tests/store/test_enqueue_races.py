@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from tests.support.postgres import Databases
 from tests.support.proxy import Proxy
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 from rota import Enqueued, Rota
 from rota.config import load_settings
@@ -47,7 +47,7 @@ def test_64_inserters_of_one_key_half_roll_back(app, work, conn, dsn, bulk):
     def insert(number: int) -> Enqueued | None:
         with psycopg.connect(dsn) as own:
             own.execute("SELECT 1")
-            start.wait(60)
+            start.wait(PATIENCE_S)
             if bulk:
                 (made,) = app.enqueue_many([work.using(key="the one").job(7)], conn=own)
             else:
@@ -87,7 +87,7 @@ def test_batches_with_the_same_keys_in_any_order_do_not_deadlock(app, work, conn
     def insert(turn: int) -> list[Enqueued]:
         keys = list(range(40))[turn:] + list(range(40))[:turn]
         with psycopg.connect(dsn) as own:
-            start.wait(60)
+            start.wait(PATIENCE_S)
             return [each for _ in range(5) for each in app.enqueue_many([work.using(key=f"k{n}").job(n) for n in keys], conn=own)]
 
     with ThreadPoolExecutor(4) as threads:

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.support import command
+from tests.support.wait import PATIENCE_S
 
 from rota.db import migrations
 from rota.errors import DatabaseError, MigrationError
@@ -131,7 +132,7 @@ def test_missing_migrations_are_named(empty: psycopg.Connection[Any]) -> None:
 def test_processes_that_migrate_at_once_do_each_step_once(empty_dsn: str, tmp_path: Path) -> None:
     processes = [command.start("migrate", "up", cwd=tmp_path, dsn=empty_dsn) for _ in range(4)]
     said = tmp_path / "stderr"
-    assert [process.wait(60) for process in processes] == [0] * 4, said.read_text()
+    assert [process.wait(PATIENCE_S) for process in processes] == [0] * 4, said.read_text()
     applied = [line for line in said.read_text().splitlines() if line.startswith("applied")]
     assert sorted(applied) == [f"applied {each.number:04} {each.name}" for each in migrations.available()]
 
@@ -188,4 +189,4 @@ def test_migrating_while_another_process_holds_the_lock_waits_for_it(empty_dsn: 
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(0.05)
         other.rollback()
-        assert process.wait(60) == 0, (tmp_path / "stderr").read_text()
+        assert process.wait(PATIENCE_S) == 0, (tmp_path / "stderr").read_text()

@@ -9,12 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.support.postgres import Databases
 from tests.support.proxy import Proxy
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 from rota.config import load_settings
 from rota.db.pool import Pools
-
-DEADLINE_S = 20
 
 
 @pytest.mark.req("Q03")
@@ -36,13 +34,13 @@ def test_an_event_loop_ends_while_its_pool_opens_a_connection(postgres: Database
 
         program = threading.Thread(target=asyncio.run, args=[main()], daemon=True)
         program.start()
-        program.join(DEADLINE_S)
+        program.join(PATIENCE_S)
         assert not program.is_alive()
 
 
 @pytest.mark.req("Q03")
 def test_who_waits_for_the_only_connection_gets_it_from_the_one_before(dsn) -> None:
-    pools = Pools(load_settings(database_url=dsn, database_pool_max=1, database_connect_timeout_s=DEADLINE_S).database)
+    pools = Pools(load_settings(database_url=dsn, database_pool_max=1, database_connect_timeout_s=PATIENCE_S).database)
 
     def use(_: int) -> int:
         with pools.connection() as conn:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from tests.support.callers import CALLERS, Caller, psycopg_sync
 from tests.support.recurring import Rows
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 from rota import Rota
 
@@ -59,11 +59,11 @@ def test_two_at_once(dsn: str, feed: Any, conn: psycopg.Connection[Any], kind: s
         try:
             with kinds[place](dsn) as caller:
                 if place == 1:
-                    assert first_is_done.wait(30)
+                    assert first_is_done.wait(PATIENCE_S)
                 deeds[person](caller, feed, person)
                 first_is_done.set()
                 if place == 0:
-                    assert may_commit.wait(30)
+                    assert may_commit.wait(PATIENCE_S)
                 caller.commit()
         except BaseException as error:
             errors.append(error)

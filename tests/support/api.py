@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from structlog.testing import capture_logs
 from tests.support.invoke import Rota as Command
 from tests.support.serving import serving
+from tests.support.wait import PATIENCE_S
 
 from rota import Rota
 
@@ -40,11 +41,11 @@ def served(app: Rota) -> Iterator[str]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
     try:
-        assert started.wait(30)
+        assert started.wait(PATIENCE_S)
         assert address, "the server did not start"
         with capture_logs():  # what it logs is not what the command prints
             yield address[0]
     finally:
         loop.call_soon_threadsafe(stopping.set)
-        thread.join(30)
+        thread.join(PATIENCE_S)
         loop.close()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.wait import PATIENCE_S
 from tests.support.zygote import Fork, zygote
 
 from rota.config import SHARED_VARIABLES
@@ -27,7 +28,7 @@ FAMILIES = {"dev", "demo"}  # a server, workers and more: started as users start
 PASSED_ON = {"ROTA_POSTGRES_BIN", "ROTA_TEST_RUN", "ROTA_CACHE"}
 
 
-def run(*args: str, cwd: Path, dsn: str | None = None, timeout: float = 60, forked: bool = True, **options: Any) -> Result:
+def run(*args: str, cwd: Path, dsn: str | None = None, timeout: float = PATIENCE_S, forked: bool = True, **options: Any) -> Result:
     """Run a command to its end; `forked` or not, it is a process of its own."""
     options.setdefault("env", environment(ROTA_DATABASE_URL=dsn))
     if forked and args[0] not in FAMILIES:

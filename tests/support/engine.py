@@ -14,7 +14,7 @@ from uuid import UUID
 
 import psycopg
 from psycopg.rows import namedtuple_row
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 
 from rota.engine.options import WorkerOptions
 from rota.engine.worker import Worker
@@ -139,7 +139,7 @@ class Engine:
         assert row is not None
         return row[0]  # type: ignore[no-any-return]
 
-    async def ended(self, *ids: UUID, state: str = "completed", deadline_s: float = 30.0) -> None:
+    async def ended(self, *ids: UUID, state: str = "completed", deadline_s: float = PATIENCE_S) -> None:
         """Wait until these jobs have come to this state."""
 
         def arrived() -> bool:
@@ -148,7 +148,7 @@ class Engine:
 
         await until(arrived, deadline_s, f"{len(ids)} jobs {state}")
 
-    async def drained(self, deadline_s: float = 30.0) -> None:
+    async def drained(self, deadline_s: float = PATIENCE_S) -> None:
         """Wait until no live job is left."""
         await until(lambda: self.count() == 0, deadline_s, "no live job")
 
@@ -165,22 +165,22 @@ class Engine:
     @asynccontextmanager
     async def worker(self, *, dsn: str | None = None, **options: Any) -> AsyncIterator[Worker]:
         """Run a worker for the length of a block, and stop it in order at the end."""
-        worker = self.make_worker(dsn=dsn, **{"shutdown_timeout_s": 5.0, **options})
+        worker = self.make_worker(dsn=dsn, **{"shutdown_timeout_s": PATIENCE_S / 2, **options})
         started = asyncio.Event()
         worker.events.subscribe(WorkerStarted, lambda _: started.set())
         running = asyncio.create_task(worker.run())
         waiting = asyncio.create_task(started.wait())
-        await asyncio.wait({running, waiting}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({running, waiting}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         try:
             assert started.is_set(), "the worker did not start"
             yield worker
         finally:
             worker.stop()
-            done, _ = await asyncio.wait({running}, timeout=20)
+            done, _ = await asyncio.wait({running}, timeout=PATIENCE_S)
             if not done:
                 running.cancel()
-                await asyncio.wait({running}, timeout=5)
+                await asyncio.wait({running}, timeout=PATIENCE_S)
         assert done, "the worker did not stop"
         running.result()
 

@@ -18,7 +18,7 @@ TABLE = "CREATE TABLE ran (job uuid, attempt bigint, pid bigint, what text, at t
 
 def note(ctx: Context, what: str) -> None:
     """Write a line that stays, whatever becomes of the run."""
-    with psycopg.connect(os.environ["ROTA_DATABASE_URL"], autocommit=True, connect_timeout=5) as conn:
+    with psycopg.connect(os.environ["ROTA_DATABASE_URL"], autocommit=True) as conn:
         conn.execute("INSERT INTO ran VALUES (%s, %s, %s, %s)", [ctx.job_id, ctx.attempt, os.getpid(), what])
 
 

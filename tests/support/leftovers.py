@@ -7,6 +7,8 @@ import secrets
 import time
 from pathlib import Path
 
+from tests.support.wait import PATIENCE_S
+
 # Children inherit it, whoever adopts them later: that finds a daemon whose parent is gone.
 VARIABLE = "ROTA_TEST_RUN"
 
@@ -16,7 +18,7 @@ def mark() -> None:
     os.environ[VARIABLE] = secrets.token_hex(8)
 
 
-def find(patience_s: float = 10.0) -> list[str]:
+def find(patience_s: float = PATIENCE_S) -> list[str]:
     """Describe the processes of this run that do not end; only where there is a /proc."""
     deadline = time.monotonic() + patience_s
     while (found := _alive()) and time.monotonic() < deadline:

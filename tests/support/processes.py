@@ -15,13 +15,13 @@ from uuid import UUID
 
 import psycopg
 from tests.support.command import Process, environment, start
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.zygote import Fork, zygote
 
 ROOT = Path(__file__).parents[2]
 
 
-def until(condition: Callable[[], Any], within: float = 30, why: str = "") -> Any:
+def until(condition: Callable[[], Any], within: float = PATIENCE_S, why: str = "") -> Any:
     """Wait for something to become true, and give it."""
     return wait_until(condition, within, why)
 
@@ -57,7 +57,7 @@ def ended_after(process: Process) -> Iterator[Process]:
         family = descendants(process.pid)
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            process.wait(PATIENCE_S)
     finally:
         for pid in [*family, *descendants(process.pid)]:
             if alive(pid):
@@ -124,7 +124,7 @@ class WorkerProcess:
         assert self._process is not None, "it was not started"
         return self._process.poll()
 
-    def wait_ready(self, within: float = 30) -> Self:
+    def wait_ready(self, within: float = PATIENCE_S) -> Self:
         """Wait until it is registered and beats."""
         with psycopg.connect(self._dsn, autocommit=True) as conn:
             self.worker_id = until(lambda: self._registered(conn), within, "for a worker to register")
@@ -142,12 +142,12 @@ class WorkerProcess:
         assert self._process is not None, "it was not started"
         self._process.send_signal(number)
 
-    def wait(self, within: float = 30) -> int:
+    def wait(self, within: float = PATIENCE_S) -> int:
         """Wait for its end and give the exit code."""
         assert self._process is not None, "it was not started"
         return self._process.wait(within)
 
-    def stop(self, within: float = 30) -> int:
+    def stop(self, within: float = PATIENCE_S) -> int:
         """Stop it in order."""
         self.kill(signal.SIGTERM)
         return self.wait(within)

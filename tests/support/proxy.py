@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from tests.support.wait import PATIENCE_S
+
 CHUNK = 64 * 1024
 
 
@@ -138,7 +140,7 @@ class Proxy:
         self._call(self._listen())
 
     def _call(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
     async def _listen(self) -> None:
         self._listener = await asyncio.start_server(self._connect, "127.0.0.1", self._port)

@@ -8,6 +8,8 @@ import re
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from tests.support.wait import PATIENCE_S
+
 LINK = re.compile(r"Sign in \([^)]*\): (\S+)")
 
 
@@ -36,7 +38,7 @@ def who_am_i(link: str, cookie: str) -> dict[str, Any]:
 
 
 def _ask(where: str, method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None) -> Any:
-    connection = http.client.HTTPConnection(where, timeout=30)  # a server that is still starting answers when it has
+    connection = http.client.HTTPConnection(where, timeout=PATIENCE_S)  # a server that is still starting answers when it has
     try:
         connection.request(method, path, body, headers or {})
         answer = connection.getresponse()

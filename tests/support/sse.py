@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 from tests.support.serving import Serving
+from tests.support.wait import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Listening:
         self.last_id: str | None = None
         self.comments = 0
 
-    async def next(self, within: float = 15) -> Heard | None:
+    async def next(self, within: float = PATIENCE_S) -> Heard | None:
         """Wait for the next event; None at the end of the stream."""
         async with asyncio.timeout(within):
             fields: dict[str, str] = {}
@@ -48,7 +49,7 @@ class Listening:
                     fields = {}
             return None
 
-    async def until(self, kind: str, which: Callable[[Any], bool] = lambda _: True, within: float = 15) -> Heard:
+    async def until(self, kind: str, which: Callable[[Any], bool] = lambda _: True, within: float = PATIENCE_S) -> Heard:
         """Wait for an event of this kind whose data is the one that is wanted."""
         async with asyncio.timeout(within):
             while (heard := await self.next(within)) is not None:

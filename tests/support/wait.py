@@ -10,14 +10,18 @@ from typing import TypeVar
 T = TypeVar("T")
 EVERY_S = 0.01
 LONGEST_S = 0.05
+# Only a hang takes so long, also on a machine that many share: it ends a test that waits in vain, and says nothing of speed.
+PATIENCE_S = 120.0
+# For a poll, a lease or a timeout that a test must see nothing of: longer than any of its waits.
+NEVER_S = 3600.0
 
 
 def pause_s(waited_s: float) -> float:
-    """How long to wait until the next look, after so much waiting: a look costs milliseconds, which the others lack."""
+    """Return the pause before the next look: longer after a longer wait, as a look takes milliseconds from everyone else."""
     return min(max(EVERY_S, waited_s / 10), LONGEST_S)
 
 
-def wait_until(condition: Callable[[], T], deadline_s: float = 30.0, what: str = "") -> T:
+def wait_until(condition: Callable[[], T], deadline_s: float = PATIENCE_S, what: str = "") -> T:
     """Look until `condition` gives something true, and return that; fail after `deadline_s`."""
     began = time.monotonic()
     while not (value := condition()):
@@ -27,7 +31,7 @@ def wait_until(condition: Callable[[], T], deadline_s: float = 30.0, what: str =
     return value
 
 
-async def until(condition: Callable[[], T], deadline_s: float = 30.0, what: str = "") -> T:
+async def until(condition: Callable[[], T], deadline_s: float = PATIENCE_S, what: str = "") -> T:
     """`wait_until` for async tests: the event loop goes on meanwhile."""
     began = time.monotonic()
     while not (value := condition()):

@@ -26,8 +26,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.wait import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 60
 NOWHERE = "/dev/null"
 IMPORTS = (
     "rota.cli.main", "rota.cli.database", "rota.contrib.testing.harness", "rota.engine.journal", "rota.engine.worker",
@@ -65,7 +66,7 @@ class Fork:
         """Kill it, unless it has ended."""
         self.send_signal(signal.SIGKILL)
 
-    def wait(self, timeout: float = TIMEOUT_S) -> int:
+    def wait(self, timeout: float = PATIENCE_S) -> int:
         """Wait for its end and give the exit code."""
         with self._zygote.news:
             if not self._zygote.news.wait_for(lambda: self.pid in self._zygote.codes, timeout):
@@ -103,12 +104,12 @@ class Zygote:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"command": command, "cwd": str(cwd), "env": dict(env), "files": files}) + "\n")
         with self.news:
-            if not self.news.wait_for(lambda: self._began, TIMEOUT_S):
-                raise subprocess.TimeoutExpired(command, TIMEOUT_S)
+            if not self.news.wait_for(lambda: self._began, PATIENCE_S):
+                raise subprocess.TimeoutExpired(command, PATIENCE_S)
             return Fork(self._began.pop(), self)
 
     def run(
-        self, command: list[str], *, cwd: Path, env: Mapping[str, str], text: str = "", timeout: float = TIMEOUT_S
+        self, command: list[str], *, cwd: Path, env: Mapping[str, str], text: str = "", timeout: float = PATIENCE_S
     ) -> subprocess.CompletedProcess[str]:
         """Run something to its end."""
         with tempfile.TemporaryDirectory() as folder:
@@ -127,7 +128,7 @@ class Zygote:
         """End it, and with it what still runs."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(TIMEOUT_S)
+        self._process.wait(PATIENCE_S)
         self._reader.join()
         assert self._process.stdout is not None
         self._process.stdout.close()

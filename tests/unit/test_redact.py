@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from tests.support.effort import effort_bounded
 
 from rota.model import redact as module
 from rota.model.redact import HIDDEN, Shown, know_secrets, mark_secret, redact, redact_text, secrets_known
@@ -160,9 +160,8 @@ def test_a_known_secret_is_never_seen(before: str, after: str) -> None:
     "text", ["a" * 99_999, "password" * 12_000, "token=" * 16_000, "://a:" * 20_000, "'\"\\" * 30_000 + "pwd='"]
 )
 def test_no_text_takes_long(text: str) -> None:
-    started = time.perf_counter()
-    redact_text(text)
-    assert time.perf_counter() - started < 1.0
+    with effort_bounded():
+        redact_text(text)
 
 
 def test_a_mail_that_is_sent_to_the_log_is_shown_and_nothing_beside_it() -> None:
