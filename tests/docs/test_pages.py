@@ -80,12 +80,21 @@ class TestGuides:
             assert f"| {title} |" in text_of("dashboard.md"), title
         assert "deploy/grafana/rota.json" in section("operations.md", "The Grafana board")
 
-    def test_the_matrix_has_every_area_and_its_files_exist(self) -> None:
-        rows = dict(re.findall(r"^\| ([^|]+?) \| [^|]+ \| ([^|]*?) ?\|$", text_of("test-matrix.md"), re.M))
+    def test_the_matrix_names_tests_for_every_area_and_folder(self) -> None:
+        _, _, table = text_of("test-matrix.md").partition("|---|---|---|\n")
+        rows = dict(re.findall(r"^\| ([^|]+?) \| [^|]+ \| ([^|]*?) ?\|$", table, re.M))
+        assert len(rows) == len(table.splitlines()), "each line is a row, and each area has one"
         assert set(AREAS) <= rows.keys()
-        named = {name for files in rows.values() for name in re.findall(r"`(tests/[^`]+)`", files)}
-        assert {name for name in named if not (ROOT / name).is_file()} == set()
-        assert len(named) > 40
+        folders = set()
+        for area, cell in rows.items():
+            patterns = re.findall(r"`(tests/[^`]+)`", cell)
+            assert patterns, f"{area}: no test is named"
+            for pattern in patterns:
+                files = sorted(ROOT.glob(pattern))
+                assert files, f"{area}: there is no {pattern}"
+                assert [file for file in files if "def test_" not in file.read_text("utf-8")] == [], f"{area}: no test in it"
+                folders |= {file.parent for file in files}
+        assert {file.parent for file in ROOT.glob("tests/**/test_*.py")} == folders, "each folder of tests is in some row"
 
 
 @pytest.mark.req("X02")

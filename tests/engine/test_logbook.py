@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -160,21 +159,53 @@ async def test_lines_go_in_batches(engine: Engine, monkeypatch: pytest.MonkeyPat
     assert [line.sequence for line in lines(engine, many)] == list(range(1, 101))
 
 
-async def test_five_seconds(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logbook, "FLUSH_S", 0.3)
-    go = asyncio.Event()
+class MovedClock:
+    """The time as the logbook reads it, moved by the test."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.reads = 0
+
+    def __call__(self) -> float:
+        self.reads += 1
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("count", "ended", "quiet_s", "due_s"),
+    [
+        pytest.param(1, False, 4.99, 5.0, id="five seconds after the first line"),
+        pytest.param(99, False, 4.99, 5.0, id="99 lines wait as one does"),
+        pytest.param(100, False, None, 0.0, id="at once when there are 100 lines"),
+        pytest.param(1, True, 0.09, 0.1, id="a tenth of a second after the end of the run"),
+    ],
+)
+async def test_when_lines_are_written(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, count: int, ended: bool, quiet_s: float | None, due_s: float
+) -> None:
+    clock = MovedClock()
+    monkeypatch.setattr(logbook, "monotonic", clock)
 
     @engine.task
-    async def work(ctx: Context) -> None:
-        ctx.log.info("still here")
-        await go.wait()
+    async def work() -> None: ...
 
-    async with engine.worker():
-        id = engine.enqueue(work)
-        started = time.monotonic()
-        await until(lambda: lines(engine, id))
-        assert time.monotonic() - started > 0.25
-        go.set()
+    hold = engine.hold(engine.enqueue(work))
+    run = Run(str(hold.id), hold.token, "work", "default", 0, None, "{}", 1, 4, {}, 0.0, 0.0)  # type: ignore[arg-type]
+    book = Logbook(hold.worker, LogOptions(), Events())
+    async with await connect_async(engine.dsn, "test") as conn:
+        for number in range(count):
+            book.write(run, 20, f"line {number}", {})
+        if ended:
+            book.close(run)
+        serving = asyncio.create_task(book.serve(conn))
+        if quiet_s is not None:
+            clock.now = 1000.0 + quiet_s
+            seen = clock.reads
+            await until(lambda: lines(engine, hold.id) or clock.reads > seen + 5, what="the logbook to look at the clock again")
+            assert lines(engine, hold.id) == []
+        clock.now = 1000.0 + due_s
+        await until(lambda: len(lines(engine, hold.id)) == count, what="the lines to be written")
+        serving.cancel()
 
 
 async def test_a_run_is_bounded(engine: Engine) -> None:

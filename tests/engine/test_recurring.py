@@ -213,6 +213,35 @@ async def test_failures_back_off_and_are_flagged_once(engine: Engine, rows: Rows
 
 
 @pytest.mark.req("R02")
+async def test_a_success_resets_the_backoff_and_the_flag(engine: Engine, rows: Rows) -> None:
+    clock = Clock(engine.conn)
+    fails = [*[True] * 7, False, *[True] * 7]
+
+    @engine.task(recurring=True)
+    async def fetch() -> None:
+        if fails.pop(0):
+            raise ValueError("boom")
+
+    rows.ensure()
+    rests = []
+    async with engine.worker(scheduler_tick_s=0.1, **QUICK):
+        for number in range(1, 16):
+            row = await ran(rows, times=number)
+            rests.append(round(rest(row).total_seconds() / 60))
+            if number == 7:
+                await until(lambda: len(engine.seen(ScheduleFailing)) == 1, what="the first alert")
+            elif number == 8:
+                assert (row.consecutive_failures, row.failures, row.successes, row.last_error) == (0, 7, 1, None)
+            elif number == 9:
+                assert (row.consecutive_failures, row.failures, row.failing_since) == (1, 8, None)
+            if number < 15:
+                clock.move(rest(row))
+        await until(lambda: len(engine.seen(ScheduleFailing)) == 2, what="another alert, as it is another failure")
+    backoff = [1, 2, 4, 8, 16, 32, 60]
+    assert rests == [*backoff, 60, *backoff]
+
+
+@pytest.mark.req("R02")
 async def test_a_task_that_nobody_knows_backs_off_too(engine: Engine, rows: Rows) -> None:
     clock = Clock(engine.conn)
     rows.ensure()
