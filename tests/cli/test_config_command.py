@@ -177,3 +177,13 @@ class TestInit:
     def test_the_file_that_is_named_is_written(self, rota: Rota, tmp_path: Path) -> None:
         assert rota("--config", "conf.toml", "init").code == 0
         assert (tmp_path / "conf.toml").exists()
+
+    @pytest.mark.req("T07")
+    @pytest.mark.parametrize("text", [f"secrets.key = '{'k' * 40}'\n[jobs", f"secrets = '{'k' * 40}'\n"])
+    def test_a_key_that_cannot_be_read_is_not_overwritten(self, rota: Rota, tmp_path: Path, text: str) -> None:
+        (tmp_path / "rota.toml").write_text(text)
+        answer = rota("init", "--force")
+        assert answer.code == 2
+        assert "rota.toml cannot be read" in answer.err
+        assert "k" * 40 not in answer.err
+        assert (tmp_path / "rota.toml").read_text() == text

@@ -13,7 +13,7 @@ from rota.cli.locate import USUAL_MODULES
 from rota.cli.output import say
 from rota.config.editing import file_to_edit, write_file
 from rota.config.template import render_template
-from rota.errors import Conflict
+from rota.errors import ConfigError, Conflict
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -52,6 +52,11 @@ def _secrets_of(file: Path) -> dict[tuple[str, str], Any]:
     """The secrets of a file that is there: what they have signed and encrypted must stay readable."""
     try:
         content = tomllib.loads(file.read_text("utf-8"))
-        return {(section, key): content[section][key] for section, key in GENERATED if key in content.get(section, {})}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return {(section, key): content[section][key] for section, key in GENERATED if key in dict(content.get(section, {}))}
+    except FileNotFoundError:
         return {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{file} cannot be read ({error}), so its secrets cannot be kept, and what they have encrypted would be lost: "
+            "correct the file, or move it away first"
+        ) from None

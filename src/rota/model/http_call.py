@@ -37,13 +37,14 @@ SAFETY = timedelta(minutes=5)  # after which a call ends whatever happens, unles
 
 # What the connection needs, and what says who has signed.
 RESERVED = frozenset(
-    ["host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect",
-     "webhook-id", "webhook-timestamp", "webhook-signature"]
+    ["host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "trailers", "upgrade", "expect",
+     "http2-settings", "webhook-id", "webhook-timestamp", "webhook-signature"]
 )  # fmt: skip
 
 HARMLESS = frozenset(["accept", "accept-language", "content-type", "user-agent"])  # headers that sign nobody in
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+_NOT_LETTERS = re.compile(r"[^0-9a-z]")
 _UNSEEN = re.compile(r"[\x00-\x20\x7f\\]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -235,7 +236,8 @@ def check_headers(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise UsageError(f"headers: {show(name)} is not a name of a header: letters, digits and - only, at most 100")
-        low = name.lower()
+        # Many servers read Transfer_Encoding, and some Transfer.Encoding, as Transfer-Encoding: CGI has one name for all of them.
+        low = _NOT_LETTERS.sub("-", name.lower())
         if low in RESERVED or low.startswith("proxy-"):
             raise UsageError(f"headers: {name} cannot be set: it belongs to the connection, or to the signature")
         if low in seen:
