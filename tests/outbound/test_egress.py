@@ -93,14 +93,31 @@ class TestClassification:
         assert is_own_address(ip_address("127.0.0.1"))
         assert not is_own_address(ip_address("203.0.113.77"))
         mine = ip_address("8.8.4.4")
-        rules = Rules(listening=("0.0.0.0", 8000), is_own=lambda address: address == mine)
+        rules = Rules(port=8000, is_own=lambda address: address == mine)
         assert "an address of this machine" in str(rules.refuse("x.org", mine, 80))
         assert "own server listens" in str(rules.refuse("x.org", mine, 8000))
         assert rules.refuse("x.org", ip_address("8.8.8.8"), 8000) is None
-        allowed = Rules(["127.0.0.0/8"], listening=("127.0.0.1", 8000))
+        allowed = Rules(["127.0.0.0/8"], port=8000)
         assert allowed.refuse("x.org", ip_address("127.0.0.1"), 80) is None
         assert "own server listens" in str(allowed.refuse("x.org", ip_address("127.0.0.1"), 8000))
-        assert Rules(["127.0.0.1"], listening=("127.0.0.1", 8000)).refuse("x.org", ip_address("127.0.0.1"), 8000) is None
+        assert Rules(["127.0.0.1"], port=8000).refuse("x.org", ip_address("127.0.0.1"), 8000) is None
+
+    @pytest.mark.parametrize(
+        "address",
+        ["0.0.0.0", "127.0.0.1", "127.9.9.9", "::", "::1", "::ffff:0.0.0.0", "::ffff:127.0.0.1", "::127.0.0.1",
+         "64:ff9b::7f00:1", "2002:7f00:1::", "8.8.4.4", "::ffff:8.8.4.4", "2606:4700::1"],
+    )  # fmt: skip
+    def test_no_allowed_network_opens_our_own_server(self, address: str) -> None:
+        mine = {ip_address("8.8.4.4"), ip_address("2606:4700::1")}
+        rules = Rules(["0.0.0.0/0", "::/0", "*"], port=8000, is_own=mine.__contains__)
+        assert "own server listens" in str(rules.refuse("x.org", ip_address(address), 8000))
+        assert rules.refuse("x.org", ip_address(address), 80) is None
+
+    def test_the_port_of_a_running_server_counts_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("rota.outbound.address.own_ports", {9000})
+        rules = Rules(["0.0.0.0/0"], port=8000)
+        assert "own server listens" in str(rules.refuse_host("0.0.0.0", 9000))
+        assert rules.refuse_host("0.0.0.0", 9001) is None
 
 
 class TestLists:

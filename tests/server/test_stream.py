@@ -204,6 +204,19 @@ class TestSlowness:
             async with listen(server, ada) as stream:
                 assert await stream.next() is not None
 
+    @pytest.mark.req("T09")
+    async def test_one_account_cannot_take_all_streams(self, serve: Serve) -> None:
+        async with serve(server_stream_clients=3, server_stream_clients_per_account=1) as server:
+            await people.make(server, ADA, "admin")
+            await people.make(server, "bob@example.org", "read_only")
+            ada, bob = await people.cookie(server, ADA), await people.cookie(server, "bob@example.org")
+            another = await people.cookie(server, ADA)
+            async with listen(server, ada), server.client.get("/api/admin/stream", headers=another) as answer:
+                assert answer.status == 503
+                assert "stream_clients_per_account" in (await answer.json(content_type=None))["detail"]
+                async with listen(server, bob) as stream:
+                    assert await stream.next() is not None
+
 
 def open_unread(server: Serving, headers: Headers) -> socket.socket:
     """Ask for a stream, and do not read what comes."""

@@ -68,6 +68,12 @@ class ServerSettings(Section):
         default=60, ge=1, le=3600, description="Seconds within which a request's body must arrive, counted from its header."
     )
     stream_clients: Whole = Field(default=500, ge=1, le=100_000, description="Live streams that one process serves at a time.")
+    stream_clients_per_account: Whole = Field(
+        default=50,
+        ge=1,
+        le=100_000,
+        description="Maximum number of live streams of one account, all its tokens together, per process.",
+    )
 
 
 class AuthSettings(Section):

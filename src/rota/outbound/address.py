@@ -74,6 +74,9 @@ METADATA_NAMES = frozenset(
      "metadata.platformequinix.com"]
 )  # fmt: skip
 
+# Ports on which a server of this process listens, whatever the configuration says.
+own_ports: set[int] = set()
+
 ADVICE = "an operator can allow it under [http] allow"
 
 
@@ -81,18 +84,18 @@ class Rules:
     """What may be called, by what the configuration allows and denies."""
 
     def __init__(
-        self, allow: Iterable[str] = (), deny: Iterable[str] = (), *, listening: tuple[str, int] | None = None,
+        self, allow: Iterable[str] = (), deny: Iterable[str] = (), *, port: int | None = None,
         is_own: Callable[[Address], bool] | None = None,
     ) -> None:  # fmt: skip
         self._allow = _Targets(allow)
         self._deny = _Targets(deny)
-        self._listening = listening
+        self._port = port  # of Rota's server
         self._is_own = is_own or is_own_address
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
         """Those of a configuration."""
-        return _rules(settings.http.allow, settings.http.deny, settings.server.host, settings.server.port)
+        return _rules(settings.http.allow, settings.http.deny, settings.server.port)
 
     def refuse_host(self, host: str, port: int) -> str | None:
         """Why nothing at this host can be called, whatever its name means; None when that has to be seen."""
@@ -143,15 +146,18 @@ class Rules:
         return "a metadata service" if address in METADATA else "where Rota's own server listens"
 
     def _is_our_server(self, address: Address, port: int) -> bool:
-        if self._listening is None or port != self._listening[1]:
+        """Whether a connection may reach Rota's server: each address of this machine does, with the server's port.
+
+        Which address the server listens on does not matter: a connection to 0.0.0.0 or :: goes to this machine too.
+        """
+        if port != self._port and port not in own_ports:
             return False
-        at = read_address(self._listening[0]) or IPv4Address("127.0.0.1")
-        return address == at or (at.is_unspecified and (address.is_loopback or self._is_own(address)))
+        return address.is_unspecified or address.is_loopback or self._is_own(address)
 
 
 @lru_cache(8)
-def _rules(allow: tuple[str, ...], deny: tuple[str, ...], host: str, port: int) -> Rules:
-    return Rules(allow, deny, listening=(host, port))
+def _rules(allow: tuple[str, ...], deny: tuple[str, ...], port: int) -> Rules:
+    return Rules(allow, deny, port=port)
 
 
 class _Targets:

@@ -236,7 +236,7 @@ def client_for(settings: Settings) -> Client:
     """The client of this event loop for these settings; it is closed when the loop ends."""
     loop = asyncio.get_running_loop()
     clients = _clients.setdefault(loop, {})
-    key = (settings.http.allow, settings.http.deny, settings.server.host, settings.server.port)
+    key = (settings.http.allow, settings.http.deny, settings.server.port)
     if key not in clients:
         client = clients[key] = Client(Rules.of(settings))
         # Outside of the context of the call that happens to be the first.

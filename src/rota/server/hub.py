@@ -38,9 +38,10 @@ ALL = "all"  # messages of this kind are for everybody
 class Client:
     """Somebody who is told."""
 
-    __slots__ = ("wake",)
+    __slots__ = ("account", "wake")
 
-    def __init__(self) -> None:
+    def __init__(self, account: UUID | None) -> None:
+        self.account = account
         self.wake = asyncio.Event()
 
 
@@ -49,10 +50,11 @@ class Hub:
 
     name = "stream"
 
-    def __init__(self, database: DatabaseSettings, events: Events, *, most_clients: int) -> None:
+    def __init__(self, database: DatabaseSettings, events: Events, *, most_clients: int, most_per_account: int) -> None:
         self._database = database
         self._events = Events(within=events)  # what befalls its own connection
         self._most_clients = most_clients
+        self._most_per_account = most_per_account
         self._clients: set[Client] = set()
         self._looking: asyncio.Task[None] | None = None
         self._lingering: asyncio.TimerHandle | None = None
@@ -70,11 +72,16 @@ class Hub:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def enter(self) -> Client:
+    def enter(self, account: UUID | None) -> Client:
         """A place for another client; the first one starts the looking."""
+        own = sum(client.account == account for client in self._clients)
+        if own >= self._most_per_account:
+            raise TooManyStreams(
+                f"this account has {own} streams open already, which is what server.stream_clients_per_account allows"
+            )
         if len(self._clients) >= self._most_clients:
             raise TooManyStreams(f"{len(self._clients)} streams are open already, which is what server.stream_clients allows")
-        client = Client()
+        client = Client(account)
         self._clients.add(client)
         if self._lingering is not None:
             self._lingering.cancel()

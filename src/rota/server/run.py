@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from rota.config import ServerSettings
+from rota.outbound.address import own_ports
 from rota.server.asgi import make_asgi
 from rota.server.connections import Gate, Protocol, reserve_descriptors
 from rota.server.listening import BACKLOG
@@ -117,6 +118,7 @@ async def serve(
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # what it says of its start and end we say ourselves
     asgi = make_asgi(app)
     state: State = asgi.state.rota
+    own_ports.add(listening.getsockname()[1])  # which --port and --fd may have chosen
     stop_within_s = app.settings.jobs.shutdown_timeout_s
     gate = Gate(app.settings.server, reserve_descriptors(app.settings))
     listener = Listener(asgi, stop_within_s=stop_within_s, gate=gate, on_listening=on_listening)

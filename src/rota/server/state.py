@@ -48,7 +48,10 @@ class State:
         self.connections = Pools(settings.database, name="server", haste=_haste(settings))
         intake = Intake(self.connections, app.queues, app.queue_limits)
         self.control = ControlPlane(app, intake, app.access or Access.of(settings), SYSTEM)
-        self.hub = Hub(settings.database, app.events, most_clients=settings.server.stream_clients)
+        server = settings.server
+        self.hub = Hub(
+            settings.database, app.events, most_clients=server.stream_clients, most_per_account=server.stream_clients_per_account
+        )
         self.requests = Requests()
         self.gauges = Gauges(self)
         self.readiness = Readiness(self)

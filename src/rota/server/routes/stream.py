@@ -44,7 +44,7 @@ async def stream(
     async def look_again() -> frozenset[str]:
         return _kinds(await may_look(request))
 
-    return EventStream(state.hub, state.hub.enter(), last_event_id, _kinds(control), look_again)
+    return EventStream(state.hub, state.hub.enter(control.actor.account), last_event_id, _kinds(control), look_again)
 
 
 def _kinds(control: ControlPlane) -> frozenset[str]:
