@@ -35,14 +35,14 @@ schema: $(STAMP) ## Write the dashboard's types of the API anew, from the server
 run: $(STAMP) $(PAGES) ## Start PostgreSQL, workers, a server and a demo application, with a live view and a link to sign in
 	$(BIN)/rota demo
 
-browser: ## Install Chromium, which tests of the dashboard use, where there is none (as root, from Debian)
-	@test -n "$$ROTA_CHROMIUM" || command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null \
-		|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell fonts-liberation >/dev/null; }
+browser: $(STAMP) ## Install Chromium, which tests of the dashboard use: from Debian as root, else what Playwright downloads
+	$(BIN)/python -m tests.support.programs chromium
 
 screenshots: $(STAMP) $(PAGES) browser ## Take pictures of every page of the dashboard, light and dark, for the documentation
 	$(BIN)/python -m tests.browser.screenshots
 
-test: $(STAMP) $(PAGES) browser ## Run the whole suite, in parallel and in random order
+test: $(STAMP) $(PAGES) ## Run the whole suite, in parallel and in random order
+	@$(BIN)/python -m tests.support.programs --or-skip chromium
 	$(BIN)/pytest -p no:schemathesis -n auto --dist worksteal $(ARGS)
 
 packages: $(STAMP) $(PAGES) ## Build sdist and wheel into dist, install each in a fresh environment and use it

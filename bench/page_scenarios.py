@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import shutil
 import statistics
 import threading
 import time
@@ -12,6 +10,7 @@ from typing import Any
 
 import psycopg
 from playwright.async_api import Page, Request, async_playwright
+from tests.support import programs
 
 from bench.log_scenarios import FILL as FILL_LOGS
 from bench.processes import SystemFailed, await_true
@@ -81,9 +80,10 @@ class TypingScenario(ServerScenario):
 
 @contextlib.asynccontextmanager
 async def _browser_page(address: str, dsn: str) -> AsyncIterator[Page]:
-    program = os.environ.get("ROTA_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
-    if program is None:
-        raise SystemFailed("there is no Chromium: `make browser` installs it")
+    try:
+        program = programs.find("chromium")
+    except programs.Missing as error:
+        raise SystemFailed(str(error)) from None
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         context = await browser.new_context(viewport={"width": 1280, "height": 860})

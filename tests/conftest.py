@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `tests.support` is one name, in pytest and outside it
 
-from tests.support import leftovers, requirements
+from tests.support import leftovers, programs, requirements
 from tests.support.postgres import Databases, Majors, server
 from tests.support.zygote import close_zygote
 
@@ -79,6 +79,7 @@ class Run:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN] = Run()
+    config.pluginmanager.register(programs)
     if not hasattr(config, "workerinput"):
         leftovers.mark()
 

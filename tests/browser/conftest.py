@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,38 +12,38 @@ import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 from tests.browser.site import Site, running_site
 from tests.browser.visit import Visit, Visits
+from tests.support import programs
 from tests.support.postgres import Databases
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"]
 ARGUMENTS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
+@pytest.fixture(scope="session")
 def chromium() -> str:
-    """The browser's program: the one without windows, if it is there, because it asks less of the machine."""
-    program = os.environ.get("ROTA_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
-    assert program, "there is no Chromium: `make browser` installs it, or name one in ROTA_CHROMIUM"
-    return program
+    """The browser's program; tests are skipped where there is none."""
+    return programs.needed("chromium")
 
 
 @pytest.fixture(scope="session")
-def site(postgres: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(chromium: str, postgres: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A server with a worker inside, which the tests of one process share."""
     with postgres.fresh() as name, running_site(postgres.dsn(name), tmp_path_factory.mktemp("site")) as running:
         yield running
 
 
 @pytest.fixture
-def empty_site(dsn: str, tmp_path: Path) -> Iterator[Site]:
+def empty_site(chromium: str, dsn: str, tmp_path: Path) -> Iterator[Site]:
     """A server of one's own on which nothing has happened, below a path."""
     with running_site(dsn, tmp_path, server_root_path="/ops/rota") as running:
         yield running
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser() -> AsyncIterator[Browser]:
-    """Debian's Chromium, once for all tests of a process."""
+async def browser(chromium: str) -> AsyncIterator[Browser]:
+    """Chromium, once for all tests of a process."""
     async with async_playwright() as playwright:
-        running = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        running = await playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         yield running
         await running.close()
 

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from playwright.async_api import Page, async_playwright, expect
-from tests.browser.conftest import ARGUMENTS, chromium
+from tests.browser.conftest import ARGUMENTS
+from tests.support import programs
 from tests.support.command import environment, start
 from tests.support.processes import ended_after, until
 from tests.support.sign_in import printed_link
@@ -45,7 +46,7 @@ async def take(link: str) -> None:
     """Sign in by a link, and take a picture of each page in both themes."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=programs.find("chromium"), args=ARGUMENTS)
         context = await browser.new_context(viewport=SIZE, reduced_motion="reduce", device_scale_factor=1)
         page = await context.new_page()
         await page.goto(link)
