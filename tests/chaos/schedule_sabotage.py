@@ -36,4 +36,4 @@ def in_database(conn: psycopg.Connection[Any], kind: str | None) -> None:
 def in_process(kind: str | None) -> None:
     """Change what this process does: the guard is not missed as long as those who plan have their rows to themselves."""
     if kind == "guard":
-        schedules.SQL["schedules_due"] = replace(schedules.SQL["schedules_due"], "FOR UPDATE SKIP LOCKED", "")
+        schedules.SQL["schedules_due"] = replace(schedules.SQL["schedules_due"], "FOR UPDATE OF s SKIP LOCKED", "")

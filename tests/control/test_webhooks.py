@@ -37,6 +37,12 @@ def _this_machine_may_be_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROTA_HTTP_ALLOW", "127.0.0.1")
 
 
+@pytest.fixture(autouse=True)
+def _local_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_APP_ENV", "local")
+    monkeypatch.setattr(secret_module, "_required", None)
+
+
 class Receiver:
     """A server on this machine that takes down what it is sent, and answers as it is told."""
 

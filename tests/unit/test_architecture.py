@@ -32,6 +32,12 @@ def test_files_are_short(folder: str) -> None:
     assert {path: length for path, length in lengths.items() if length > LONGEST[folder]} == {}
 
 
+def test_modules_of_tests_have_names_of_their_own() -> None:
+    """Folders of tests are no packages: pytest collects only one of two modules with the same name."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_names_say_something() -> None:
     named = [(path, name) for path in SOURCE.rglob("*") for name in _names(path)]
     assert len(named) > 1000
