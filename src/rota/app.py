@@ -147,9 +147,9 @@ class Rota:
         Jobs with a smaller priority run first. With `isolate` the handler runs in a process of its own, which is killed
         at its timeout and may die without hurting its neighbours. At most `max_concurrency` jobs of the task run at once, over all
         workers. With a `schedule`, which `cron`, `every` or `init` makes, the task runs by itself; `on` names the events that
-        enqueue it, see `emit`. For those who operate it there are a `description` (else the first paragraph of the docstring),
-        `tags`, `enabled` (whether it is at first), a `default_payload` for its schedule and for who triggers it by hand,
-        `retention_days` and `retention_count` of its history, and `system` for one that lists leave out unless they are asked.
+        enqueue it, see `emit`. Operators see its `description` (default: its docstring's first paragraph), `tags` and `fields` of
+        your own such as `{"team": "billing"}`. `enabled` holds until they change it; `default_payload` is for its schedule and for
+        runs by hand; `retention_days` and `retention_count` are of its history; lists leave out `system` tasks unless asked.
         """
 
         def define(handler: Callable[..., Any]) -> Task[..., Any]:

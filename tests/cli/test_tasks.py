@@ -19,7 +19,7 @@ from rota import Rota, cron
 
 app = Rota(name="shop")
 
-@app.task(tags=["mail"], default_payload={"user_id": 1}, max_concurrency=2)
+@app.task(tags=["mail"], fields={"team": "billing", "sla_hours": 4}, default_payload={"user_id": 1}, max_concurrency=2)
 def send(user_id: int, lang: str = "en") -> None:
     """Sends a letter."""
 
@@ -69,6 +69,10 @@ def test_sync_list_and_show(rota: Rota, conn: Conn) -> None:
     assert "no live worker knows it" in listed[1]
     assert "Sends a letter." in listed[2]
     assert names(rota("tasks", "list", "--tag", "mail", "--json")) == ["send"]
+    assert names(rota("tasks", "list", "--field", "team=billing", "--field", "sla_hours=4", "--json")) == ["send"]
+    assert rota("tasks", "list", "--field", "team=shipping").err == "no task matches\n"
+    assert "such as team=billing" in rota("tasks", "list", "--field", "team").err
+    assert "mail, sla_hours=4, team=billing" in listed[2]
     everything = names(rota("tasks", "list", "--all", "--json"))
     assert everything == names(rota("tasks", "list", "--system", "--json"))
     assert {"rota.tick", "send", "digest"} <= set(everything)
@@ -77,6 +81,7 @@ def test_sync_list_and_show(rota: Rota, conn: Conn) -> None:
     shown = rota("tasks", "show", "send")
     assert "Sends a letter." in shown.out
     assert "2 at once" in shown.out
+    assert "sla_hours=4, team=billing" in shown.out
     assert "1 live" in shown.out
     data = rota("tasks", "show", "send", "--json").data
     assert (data["strategy"], data["tags"], data["workers"], data["unknown_to_workers"]) == ("on_demand", ["mail"], 1, False)

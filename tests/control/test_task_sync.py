@@ -63,7 +63,8 @@ class TestDefinition:
         app = Rota("dbname=none")
 
         @app.task(
-            tags=["mail", "billing", "mail"], enabled=False, default_payload={"user_id": 7}, retention_days=3, retention_count=100,
+            tags=["mail", "billing", "mail"], fields={"team": "billing", "sla_hours": 4, "paged": True},
+            enabled=False, default_payload={"user_id": 7}, retention_days=3, retention_count=100,
             on="signed_up",
         )  # fmt: skip
         def send(user_id: int) -> None:
@@ -75,6 +76,7 @@ class TestDefinition:
 
         task = app.tasks["send"]
         assert (task.description, task.tags, task.enabled) == ("Sends a letter to a user.", ("billing", "mail"), False)
+        assert task.fields == (("paged", True), ("sla_hours", 4), ("team", "billing"))
         assert (task.default_payload, task.retention_days, task.retention_count) == ('{"user_id":7}', 3, 100)
         assert (task.strategy, task.run_once, task.system) == ("event", False, False)
 
@@ -88,6 +90,13 @@ class TestDefinition:
             ({"tags": ["a b"]}, "tag 'a b'"),
             ({"tags": [7]}, "tag 7"),
             ({"tags": [f"t{n}" for n in range(21)]}, "at most 20"),
+            ({"fields": ["team"]}, r"fields=\['team'\] must be a mapping"),
+            ({"fields": {f"f{n}": n for n in range(21)}}, "at most 20"),
+            ({"fields": {"the team": "x"}}, "field name 'the team'"),
+            ({"fields": {"team": None}}, r"fields\['team'\]=None must be text, a finite number or a boolean"),
+            ({"fields": {"team": float("nan")}}, "finite number"),
+            ({"fields": {"team": "x" * 201}}, "201 characters: at most 200"),
+            ({"fields": {"team": "a\0b"}}, "cannot store"),
             ({"enabled": "yes"}, "enabled='yes'"),
             ({"default_payload": {"n": "seven"}}, "default_payload of task 'strict'"),
             ({"default_payload": {}}, "default_payload of task 'strict'"),
@@ -143,7 +152,8 @@ class TestDefinition:
     @pytest.mark.parametrize(
         "change",
         [
-            {"description": "other"}, {"tags": ("x",)}, {"queue": "mail"}, {"priority": 1}, {"retry": Retry(max_attempts=9)},
+            {"description": "other"}, {"tags": ("x",)}, {"fields": (("team", "x"),)},
+            {"queue": "mail"}, {"priority": 1}, {"retry": Retry(max_attempts=9)},
             {"timeout_s": 3.0}, {"max_concurrency": 3}, {"listens": ("paid",)}, {"schedule": every("1h")}, {"enabled": False},
             {"default_payload": '{"n":1}'}, {"retention_days": 3}, {"retention_count": 3}, {"recurring": True},
         ],
@@ -166,6 +176,24 @@ class TestSync:
         again = await deploy(aconn, task)
         assert (again.created, again.changed) == ([], [])
         assert await read(aconn) == record, "nothing is written again"
+
+    @pytest.mark.req("C01", "T12")
+    async def test_fields_of_the_users_own_are_stored_and_found(self, aconn: AsyncConn) -> None:
+        """Source 004: "Extend fields (tags, team, SLAs, etc.)"."""
+        await deploy(aconn, spec(work, "one", fields=(("sla_hours", 4), ("team", "billing"))), spec(work, "two"))
+        assert (await read(aconn, "one")).fields == {"team": "billing", "sla_hours": 4}
+        assert (await read(aconn, "two")).fields == {}
+        done = await deploy(aconn, spec(work, "one", fields=(("paged", True), ("team", "billing"))), spec(work, "two"))
+        assert done.changed == ["one"]
+        assert (await read(aconn, "one")).fields == {"team": "billing", "paged": True}
+
+        async def found(*fields: str) -> list[str]:
+            return [view.record.name for view in (await tasks.list_tasks(aconn, fields=fields)).tasks]
+
+        assert await found("team=billing") == await found("paged=true", "team=billing") == ["one"]
+        assert await found("team=bill") == await found("team=billing", "paged=false") == await found("sla_hours=4") == []
+        with pytest.raises(UsageError, match="field='team' must be a name and a value, such as team=billing"):
+            await found("team")
 
     @pytest.mark.req("C02")
     async def test_what_operators_changed_stays(self, aconn: AsyncConn) -> None:

@@ -3606,6 +3606,9 @@ export interface components {
             listens: string[];
             description: string;
             tags: string[];
+            fields: {
+                [key: string]: string | number | boolean;
+            };
             strategy: string;
             system: boolean;
             run_once: boolean;
@@ -5436,6 +5439,8 @@ export interface operations {
                 system?: boolean;
                 /** @description With this tag. */
                 tag?: string | null;
+                /** @description With all of these fields, each written `team=billing`. */
+                field?: string[];
                 /** @description `next` of the page before; a page begins after its last item. */
                 cursor?: string | null;
                 /** @description At most so many items; more than 1000 are as 1000. */

@@ -29,7 +29,7 @@ def format_line(view: TaskView) -> list[Any]:
         _switch(view),
         record.max_concurrency,
         view.workers or "no live worker knows it",
-        record.tags or None,
+        [*record.tags, *_fields(record)] or None,
         shorten(record.description, 80) or None,
     ]
 
@@ -55,6 +55,7 @@ def print_task(view: TaskView) -> None:
         "task": record.name,
         "description": record.description or None,
         "tags": record.tags or None,
+        "fields": _fields(record) or None,
         "strategy": "once ever" if record.run_once else "init, at each sync" if record.strategy == "init" else record.strategy,
         "schedule": record.schedule_deleted_at
         and f"deleted {format_cell(record.schedule_deleted_at)}; `rota schedules restore {record.name}` creates it again",
@@ -119,6 +120,10 @@ def print_plan(plan: Plan) -> None:
             print_table([title, "jobs", "schedules", "such as"], [_misfit(each) for each in misfits])
     what = "all" if not plan.cut else "the oldest"
     say(f"looked at {what} live jobs and schedules: {plan.scanned:,}" + ("; --scan looks at more" if plan.cut else ""))
+
+
+def _fields(record: TaskRecord) -> list[str]:
+    return [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in record.fields.items()]
 
 
 def _switch(view: TaskView) -> str | None:

@@ -17,6 +17,7 @@ from rota.cli.run_view import STATS_COLUMNS, stats_cells
 from rota.control import sync as deploy
 from rota.control.tasks import MAX_LIMIT, TaskView
 from rota.errors import Conflict, UsageError
+from rota.model.task_meta import parse_field
 
 if TYPE_CHECKING:
     from rota.cli.database import Control
@@ -33,19 +34,26 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The task's na
 def list_(
     system: Annotated[bool, typer.Option("--all", "--system", help="Rota's own tasks too.")] = False,
     tag: Annotated[str | None, typer.Option("--tag", help="Only those with this tag.")] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--field", metavar="NAME=VALUE", help="Only tasks with this field, such as team=billing. Repeat for several."),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_LIMIT, help="At most so many.")] = 500,
     after: Annotated[str, typer.Option(metavar="NAME", help="Only those after this one.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """List the tasks that code has made known, by name."""
-    page = run(lambda control: control.list(system=system, tag=tag, after=after, limit=limit))
+    fields = field or []
+    for each in fields:
+        parse_field(each)  # so that a mistake is found before any request
+    page = run(lambda control: control.list(system=system, tag=tag, fields=fields, after=after, limit=limit))
     if as_json:
         print_json({"tasks": [view.plain(each) for each in page.tasks], "next": page.next})
         return
     print_table(
         ["task", "strategy", "queue", "enabled", "limit", "workers", "tags", "description"],
         [view.format_line(each) for each in page.tasks],
-        empty="no task has this tag" if tag else "there are no tasks: a worker or `rota tasks sync` makes them known",
+        empty="no task matches" if tag or fields else "there are no tasks: a worker or `rota tasks sync` makes them known",
     )
     if page.next is not None:
         say(f"there may be more: add --after {page.next}")

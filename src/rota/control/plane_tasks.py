@@ -49,10 +49,18 @@ class TaskPlane(Plane):
             most = sync.SCAN_MOST if scan is None else scan
             return await sync.plan(conn, self._app.definitions(), app=self._app.name, scan=most)
 
-    async def list(self, *, system: bool = False, tag: str | None = None, after: str = "", limit: int = 500) -> TaskPage:
-        """Tasks by name; Rota's own only with `system`."""
+    async def list(
+        self,
+        *,
+        system: bool = False,
+        tag: str | None = None,
+        fields: Collection[str] = (),
+        after: str = "",
+        limit: int = 500,
+    ) -> TaskPage:
+        """List tasks by name: with this tag and all of these fields, written `team=billing`; Rota's own only with `system`."""
         async with self._for("tasks.read") as conn:
-            return await tasks.list_tasks(conn, system=system, tag=tag, after=after, limit=limit)
+            return await tasks.list_tasks(conn, system=system, tag=tag, fields=fields, after=after, limit=limit)
 
     async def get(self, task: str) -> TaskView:
         """One task: what code says, what operators have changed, who knows it."""

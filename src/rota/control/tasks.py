@@ -17,6 +17,7 @@ from rota.model.capped import Capped
 from rota.model.definition import TaskRecord, override_name, read_overrides
 from rota.model.filters import check_text
 from rota.model.task import TaskSpec
+from rota.model.task_meta import parse_field
 from rota.store import task_sync, tasks_read, workers_read
 from rota.store.tasks_read import TaskLine
 
@@ -57,14 +58,21 @@ class PayloadForm:
 
 
 async def list_tasks(
-    conn: AsyncConn, *, system: bool = False, tag: str | None = None, after: str = "", limit: int = 500
+    conn: AsyncConn,
+    *,
+    system: bool = False,
+    tag: str | None = None,
+    fields: Collection[str] = (),
+    after: str = "",
+    limit: int = 500,
 ) -> TaskPage:
-    """Tasks by name; Rota's own only with `system`."""
+    """List tasks by name: with this tag and all of these fields, written `team=billing`; Rota's own only with `system`."""
     if not 1 <= limit <= MAX_LIMIT:
         raise UsageError(f"limit={limit!r} is out of range: from 1 to {MAX_LIMIT}")
     check_text("tag", tag)
     check_text("after", after)
-    lines = await tasks_read.read_all(conn, system=system, tag=tag, after=after, limit=limit + 1)
+    match = [parse_field(each) for each in fields]
+    lines = await tasks_read.read_all(conn, system=system, tag=tag, fields=match, after=after, limit=limit + 1)
     views = await _views(conn, lines[:limit])
     return TaskPage(views, views[-1].record.name if len(lines) > limit else None)
 

@@ -15,7 +15,7 @@ from rota.model.job import encode_object
 from rota.model.limits import check_concurrency, parse_rate
 from rota.model.retry import Retry, check_max_attempts
 from rota.model.schedule import Timing
-from rota.model.task import TaskSpec, check_max_concurrency
+from rota.model.task import FieldValue, TaskSpec, check_max_concurrency
 from rota.model.task_meta import check_retention
 
 Definition = dict[str, Any]
@@ -46,6 +46,7 @@ class TaskRecord:
     listens: list[str]
     description: str
     tags: list[str]
+    fields: dict[str, FieldValue]
     strategy: str
     system: bool
     run_once: bool
@@ -82,6 +83,7 @@ def define(spec: TaskSpec) -> Definition:
         "name": spec.name,
         "description": spec.description,
         "tags": list(spec.tags),
+        "fields": dict(spec.fields),
         "strategy": spec.strategy,
         "queue": spec.queue,
         "priority": spec.priority,

@@ -17,6 +17,8 @@ from rota.model.schedule import Timing
 TaskStrategy = Literal["on_demand", "cron", "interval", "init", "event", "recurring"]
 
 SYSTEM_PREFIX = "rota."  # of the names of Rota's own tasks and their schedules
+FieldValue = str | int | float | bool
+
 DEFAULT_APP = "default"  # what an application is called that nobody has named
 MAX_ATTEMPTS = 4  # of a task that says nothing and belongs to no application, whose settings would
 
@@ -50,6 +52,7 @@ class TaskSpec:
     each_sync: bool = False  # of schedule=init: at each sync, not once ever
     description: str = ""
     tags: tuple[str, ...] = ()
+    fields: tuple[tuple[str, FieldValue], ...] = ()  # of the users' own, by name
     enabled: bool = True  # when it is first seen; from then on operators say so
     default_payload: str = "{}"  # JSON: of its schedule's jobs, and of who triggers it by hand
     retention_days: int | None = None  # None: as for all tasks

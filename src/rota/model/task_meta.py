@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -12,15 +13,18 @@ from rota.errors import UsageError
 from rota.model.filters import check_text
 from rota.model.limits import check_concurrency, check_concurrency_key, parse_rate
 from rota.model.options import TASK_HINTS, refuse_unknown
-from rota.model.task import TaskSpec
+from rota.model.task import FieldValue, TaskSpec
 
 MAX_DESCRIPTION = 1000
 MAX_TAGS = 20
+MAX_FIELDS = 20
+MAX_FIELD_CHARS = 200
 MAX_SLOTS = 10_000
 MAX_RETENTION_DAYS = 36_500
 MAX_RETENTION_COUNT = 100_000_000
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,49}")
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,49}")
 
 
 TASK_OPTIONS = ("name", "queue", "priority", "retry", "max_attempts", "timeout", "isolate", "max_concurrency", "schedule", "on")
@@ -32,6 +36,7 @@ class TaskMeta(TypedDict, total=False):
 
     description: str | None
     tags: str | Iterable[str]
+    fields: Mapping[str, FieldValue]
     enabled: bool
     default_payload: Mapping[str, Any] | None
     retention_days: int | None
@@ -50,6 +55,7 @@ def with_meta(
     *,
     description: str | None = None,
     tags: str | Iterable[str] = (),
+    fields: Mapping[str, FieldValue] | None = None,
     enabled: bool = True,
     default_payload: Mapping[str, Any] | None = None,
     retention_days: int | None = None,
@@ -77,6 +83,7 @@ def with_meta(
         spec,
         description=_read_docstring(spec.handler) if description is None else _check_description(spec.name, description),
         tags=read_tags(tags),
+        fields=read_fields(fields or {}),
         enabled=enabled,
         default_payload="{}" if default_payload is None else _read_payload(spec, default_payload),
         retention_days=retention_days,
@@ -98,6 +105,32 @@ def read_tags(tags: str | Iterable[str]) -> tuple[str, ...]:
     if len(set(given)) > MAX_TAGS:
         raise UsageError(f"tags={given!r} are too many: at most {MAX_TAGS}")
     return tuple(sorted(set(given)))
+
+
+def read_fields(fields: Mapping[str, FieldValue]) -> tuple[tuple[str, FieldValue], ...]:
+    """Return fields of the user's own by name; UsageError for what could not be stored or searched."""
+    if not isinstance(fields, Mapping):
+        raise UsageError(f'fields={fields!r} must be a mapping such as {{"team": "billing"}}')
+    if len(fields) > MAX_FIELDS:
+        raise UsageError(f"fields has {len(fields)} entries: at most {MAX_FIELDS}")
+    for name, value in fields.items():
+        if not isinstance(name, str) or not _FIELD.fullmatch(name):
+            raise UsageError(f"field name {name!r} is not allowed: letters, digits and _ . - only, at most 50, no digit first")
+        if not isinstance(value, FieldValue) or (isinstance(value, float) and not math.isfinite(value)):
+            raise UsageError(f"fields[{name!r}]={value!r} must be text, a finite number or a boolean")
+        if len(str(value)) > MAX_FIELD_CHARS:
+            raise UsageError(f"fields[{name!r}] has {len(str(value))} characters: at most {MAX_FIELD_CHARS}")
+        check_text(f"fields[{name!r}]", str(value))
+    return tuple(sorted(fields.items()))
+
+
+def parse_field(text: str) -> tuple[str, str]:
+    """Read a search for a field, written `team=billing`."""
+    name, equals, value = text.partition("=")
+    if not equals or not _FIELD.fullmatch(name):
+        raise UsageError(f"field={text!r} must be a name and a value, such as team=billing")
+    check_text("field", value)
+    return name, value
 
 
 def _read_key_limits(spec: TaskSpec, template: str | None, concurrency: int | None, rate: str | None) -> dict[str, Any]:

@@ -32,13 +32,16 @@ class TaskLine(NamedTuple):
     held: Capped | None
 
 
-async def read_all(conn: AsyncConn, *, system: bool, tag: str | None, after: str, limit: int) -> list[TaskLine]:
+async def read_all(
+    conn: AsyncConn, *, system: bool, tag: str | None, fields: Iterable[tuple[str, str]], after: str, limit: int
+) -> list[TaskLine]:
     """Tasks whose name comes after `after`, by name; Rota's own only if they are asked for."""
     match: list[sql.Composable] = [sql.SQL("true")]
     if not system:
         match.append(not_system(sql.Identifier("t", "name")))
     if tag is not None:
         match.append(sql.SQL("%(tag)s = ANY (t.tags)"))
+    match += [sql.SQL("t.fields ->> {} = {}").format(name, value) for name, value in fields]
     statement = sql.SQL(SQL["tasks_read_list"]).format(match=sql.SQL(" AND ").join(match))
     parameters = {"after": after, "tag": tag, "limit": limit, "cap": COUNT_CAP + 1}
     return [_line(*row) for row in await (await conn.execute(statement, parameters)).fetchall()]

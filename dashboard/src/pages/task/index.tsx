@@ -5,7 +5,7 @@ import { useKeys } from "@/lib/keys";
 import { useRights } from "@/lib/rights";
 import { useName, useUrlState } from "@/lib/urlState";
 import { Charts, Periods, periodOf } from "@/pages/overview/charts";
-import { EnabledSwitch, TaskBadges, type TaskView } from "@/pages/tasks/parts";
+import { EnabledSwitch, TaskBadges, type TaskView, fieldsOf } from "@/pages/tasks/parts";
 import { Badge, Button, Count, ErrorPanel, Facts, Link, LinkButton, Notice, Page, Section, Skeleton, Tabs, Time } from "@/ui";
 import { Doc, PayloadSchema, Percentiles, RecentRuns, Schedules } from "./parts";
 import { RunDialog } from "./run-dialog";
@@ -144,6 +144,14 @@ function About({ task: { record, workers } }: { task: TaskView }) {
           <span className="flex flex-wrap gap-1">
             {record.tags.map((tag) => (
               <Badge key={tag}>{tag}</Badge>
+            ))}
+          </span>,
+        ],
+        fieldsOf(record).length > 0 && [
+          "Fields",
+          <span className="flex flex-wrap gap-1">
+            {fieldsOf(record).map((field) => (
+              <Badge key={field}>{field}</Badge>
             ))}
           </span>,
         ],

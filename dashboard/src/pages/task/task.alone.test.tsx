@@ -32,6 +32,7 @@ test("shows doc, percentiles, chart and runs; hostile text is text", async () =>
   expect((await screen.findAllByText("drawn")).length).toBe(2);
   expect(api.of("GET /api/admin/stats/series")[0]!.query.get("task")).toBe("send");
   expect(await screen.findByText("<svg onload=alert(1)>")).toBeTruthy();
+  expect(screen.getByText("team:billing")).toBeTruthy();
 });
 
 test("says that it is disabled, why, by whom, and what waits", async () => {

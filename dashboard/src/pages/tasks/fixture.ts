@@ -26,6 +26,7 @@ export function taskView(name: string, record: object = {}, view: object = {}) {
       listens: [],
       description: "Greets somebody.\n\nWith <script>alert(1)</script> in its doc.",
       tags: ["mail"],
+      fields: { team: "billing" },
       strategy: "job",
       system: false,
       run_once: false,

@@ -5,7 +5,7 @@ import { type Schema, useApi, usePages } from "@/api";
 import { useRights } from "@/lib/rights";
 import { useUrlState } from "@/lib/urlState";
 import { Checkbox, type Column, Count, Duration, Empty, Link, Notice, Page, SearchBox, Table, Tabs } from "@/ui";
-import { EnabledSwitch, TaskBadges, type TaskView, summaryOf, taskHref } from "./parts";
+import { EnabledSwitch, TaskBadges, type TaskView, fieldsOf, summaryOf, taskHref } from "./parts";
 import { SyncPlan, usePlan } from "./plan";
 
 type Stats = Schema<"TaskStats">;
@@ -54,7 +54,7 @@ function Rate({ value }: { value: number | null | undefined }) {
 }
 
 function fits({ record }: TaskView, words: string[]): boolean {
-  const text = [record.name, record.queue, record.description, ...record.tags].join(" ").toLowerCase();
+  const text = [record.name, record.queue, record.description, ...record.tags, ...fieldsOf(record)].join(" ").toLowerCase();
   return words.every((word) => text.includes(word));
 }
 
@@ -73,7 +73,7 @@ export default function Tasks() {
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
         <div className="w-full sm:w-80">
-          <SearchBox label="Search tasks" placeholder="name, queue, words of its doc" value={view.q} onChange={(q) => setView({ q })} />
+          <SearchBox label="Search tasks" placeholder="name, queue, tag, team:billing" value={view.q} onChange={(q) => setView({ q })} />
         </div>
         <Checkbox label="With Rota's own" checked={view.system} onChange={(system) => setView({ system })} />
       </div>

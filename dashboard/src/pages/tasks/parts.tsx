@@ -14,6 +14,11 @@ export function summaryOf(task: TaskRecord): string {
   return task.description.trim().split("\n", 1)[0] ?? "";
 }
 
+/** The fields that code gives a task beside Rota's own, as the search finds them: `team:billing`. */
+export function fieldsOf(task: TaskRecord): string[] {
+  return Object.entries(task.fields).map(([name, value]) => `${name}:${value}`);
+}
+
 /** What is not as usual about a task: each with a word and an icon. */
 export function TaskBadges({ view }: { view: TaskView }) {
   const { record, workers } = view;

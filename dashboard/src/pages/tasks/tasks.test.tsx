@@ -34,6 +34,12 @@ test("finds by words, in the address", async () => {
   expect(screen.getByRole("link", { name: "charge" })).toBeTruthy();
 });
 
+test("finds by the fields that code gives a task", async () => {
+  renderPage(<Tasks />, { at: "/tasks?q=Team:Shipping", api: { ...API, [LIST]: pageOf([taskView("send"), taskView("pack", { fields: { team: "shipping", sla_hours: 4 } })]) } });
+  expect(await screen.findByRole("link", { name: "pack" })).toBeTruthy();
+  expect(screen.queryByRole("link", { name: "send" })).toBeNull();
+});
+
 test("disables with a reason, enables at once", async () => {
   const { api, user } = renderPage(<Tasks />, { api: { ...API, "POST /api/admin/tasks/{name}/disable": problem(404, "not_found", "gone"), "POST /api/admin/tasks/{name}/enable": taskView("send") } });
   await user.click(await screen.findByRole("switch", { name: "send enabled" }));

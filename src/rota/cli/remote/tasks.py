@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -15,9 +15,18 @@ from rota.server.paging import encode_cursor
 class RemoteTasks(Remote):
     """What operators see and do of tasks."""
 
-    async def list(self, *, system: bool = False, tag: str | None = None, after: str = "", limit: int = 500) -> TaskPage:
-        """Tasks by name."""
-        query = {"system": system, "tag": tag, "cursor": encode_cursor("tasks", after) if after else None, "limit": limit}
+    async def list(
+        self,
+        *,
+        system: bool = False,
+        tag: str | None = None,
+        fields: Collection[str] = (),
+        after: str = "",
+        limit: int = 500,
+    ) -> TaskPage:
+        """List tasks by name."""
+        cursor = encode_cursor("tasks", after) if after else None
+        query = {"system": system, "tag": tag, "field": list(fields), "cursor": cursor, "limit": limit}
         tasks, next = self._page(TaskView, "tasks", query=query)
         return TaskPage(tasks, None if next is None else tasks[-1].record.name)
 

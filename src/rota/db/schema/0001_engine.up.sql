@@ -253,6 +253,7 @@ CREATE TABLE rota.task (
     listens         text[]      NOT NULL DEFAULT '{}',  -- events that enqueue it
     description     text        NOT NULL DEFAULT '',
     tags            text[]      NOT NULL DEFAULT '{}',
+    fields          json        NOT NULL DEFAULT '{}',  -- of the users' own: {"team": "billing"}
     strategy        text        NOT NULL DEFAULT 'on_demand',
     system          boolean     NOT NULL DEFAULT false,  -- one of Rota's own
     run_once        boolean     NOT NULL DEFAULT false,
@@ -277,6 +278,7 @@ CREATE TABLE rota.task (
     CONSTRAINT task_retention CHECK (retention_days BETWEEN 1 AND 36500 AND retention_count BETWEEN 1 AND 100000000),
     CONSTRAINT task_strategy CHECK (strategy IN ('on_demand', 'cron', 'interval', 'init', 'event', 'recurring')),
     CONSTRAINT task_default_payload CHECK (json_typeof(default_payload) = 'object'),
+    CONSTRAINT task_fields CHECK (json_typeof(fields) = 'object'),
     CONSTRAINT task_overrides CHECK (json_typeof(overrides) = 'object')
 );
 -- What claims, schedulers and workers look at each time: as a rule there is nothing in them.

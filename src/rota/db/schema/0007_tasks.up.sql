@@ -10,7 +10,7 @@ BEGIN
         'timeout_s', extract(epoch FROM t.timeout)::float8, 'retry', t.retry, 'max_concurrency', t.max_concurrency,
         'rate', t.rate, 'concurrency_key', t.concurrency_key, 'key_concurrency', t.key_concurrency, 'key_rate', t.key_rate,
         'retention_days', t.retention_days, 'retention_count', t.retention_count, 'payload_schema', t.payload_schema,
-        'default_payload', CASE WHEN as_stored THEN t.default_payload ELSE rota.shown(t.default_payload) END, 'listens', t.listens, 'description', t.description, 'tags', t.tags,
+        'default_payload', CASE WHEN as_stored THEN t.default_payload ELSE rota.shown(t.default_payload) END, 'listens', t.listens, 'description', t.description, 'tags', t.tags, 'fields', t.fields,
         'strategy', t.strategy, 'system', t.system, 'run_once', t.run_once, 'enabled', t.enabled, 'disabled_at', t.disabled_at,
         'disabled_by', t.disabled_by, 'disable_reason', t.disable_reason, 'overrides', CASE WHEN as_stored THEN t.overrides ELSE rota.shown(t.overrides) END, 'definition', CASE WHEN as_stored THEN t.definition ELSE rota.shown(t.definition) END,
         'definition_hash', t.definition_hash, 'apps', t.apps, 'deleted_from_code_at', t.deleted_from_code_at,

@@ -34,6 +34,7 @@ class TaskQuery(Body):
 
     system: bool = Field(default=False, description="With system tasks, Rota's own among them.")
     tag: Text | None = Field(default=None, description="With this tag.")
+    field: list[Text] = Field(default=[], max_length=20, description="With all of these fields, each written `team=billing`.")
     cursor: CursorText = None
     limit: Limit = 100
 
@@ -48,7 +49,9 @@ class TriggeredJob(BaseModel):
 async def list_tasks(control: Reads, query: Annotated[TaskQuery, Query()]) -> Page[TaskView]:
     """Tasks by name, with what holds of them now, and how many live workers have each in their code."""
     place = decode_cursor("tasks", query.cursor, str)
-    page = await control.list(system=query.system, tag=query.tag, after=place[0] if place else "", limit=query.limit)
+    page = await control.list(
+        system=query.system, tag=query.tag, fields=query.field, after=place[0] if place else "", limit=query.limit
+    )
     return Page(items=page.tasks, next=next_cursor("tasks", page.next))
 
 
