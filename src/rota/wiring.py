@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from rota.config import Settings
 from rota.control.alerts import LOOK_S, Watch
+from rota.control.servers import BEAT_S, note_ports
 from rota.control.system import control_tasks
 from rota.engine.options import LogOptions, WorkerOptions
 from rota.engine.system import SYSTEM_TASKS, system_tasks
@@ -66,6 +67,8 @@ def worker_of(app: Application, events: Events, options: Mapping[str, Any]) -> W
     # Its jobs are of the default queue: a worker that serves others must not fill it.
     ticks = chosen["scheduler"] and "default" in chosen["queues"]
     duties = [Duty(LOOK_S, Watch(settings.alerts).run_once)]
+    if settings.http.enabled:
+        duties.append(Duty(BEAT_S, note_ports))
     return Worker(settings.database.dsn, _with_own(app, ticks=ticks), WorkerOptions(**chosen), events, duties)
 
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
+from socket import gethostname
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from rota.control.http_jobs import Attempt
 from rota.engine.worker import Worker
 from rota.errors import HttpJobsOff, KeyReused, UsageError
 from rota.model import secret as secret_module
+from rota.outbound import address
 from rota.outbound.signature import new_secret, verify
 
 Work = Callable[..., AbstractAsyncContextManager[Worker]]
@@ -182,6 +184,23 @@ class TestCalls:
                 assert raised.value.field == "url"
             job = await app.aenqueue("http_call", {"url": f"http://127.0.0.1:{bird.port}/"}, retry=ONCE, owner=OWNER)
             async with work(app):
+                await engine.ended(job.id, state="failed")
+            [attempt] = await attempts(app, job.id)
+            assert (attempt.reason, bird.connections) == ("refused", 0)
+
+    @pytest.mark.req("H11")
+    async def test_a_server_of_rota_is_sealed_whatever_port_it_took(
+        self, make_app: MakeApp, engine: Engine, conn: psycopg.Connection[Any], work: Work
+    ) -> None:
+        """Also one in another process, of which only the database knows."""
+        async with canary() as bird, make_app(http_allow="127.0.0.0/8") as app:
+            conn.execute(
+                "INSERT INTO rota.server (id, machine, url, port, env) VALUES (gen_random_uuid(), %s, 'http://x', %s, 'local')",
+                [gethostname(), bird.port],
+            )
+            async with work(app):
+                await until(lambda: bird.port in address._noted_ports)
+                job = await app.aenqueue("http_call", {"url": f"http://127.0.0.1:{bird.port}/"}, retry=ONCE, owner=OWNER)
                 await engine.ended(job.id, state="failed")
             [attempt] = await attempts(app, job.id)
             assert (attempt.reason, bird.connections) == ("refused", 0)

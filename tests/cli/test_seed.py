@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
+import socket
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 from uuid import UUID
 
@@ -78,17 +81,52 @@ def test_what_it_prints_can_be_copied(cli: Rota, dsn: str) -> None:
         assert over_api(cli, url, token)("jobs", "list").code == 5
 
 
-def test_nothing_is_made_where_it_cannot_be(cli: Rota, conn: Conn) -> None:
-    cli.variables["ROTA_HTTP_ALLOW"] = "10.0.0.1"
+@pytest.mark.parametrize(
+    "target", [None, "http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000", "http://10.1.1.1", "http://a.localhost"]
+)
+def test_the_commands_that_it_asks_for_are_enough(cli: Rota, conn: Conn, target: str | None) -> None:
+    """Rota's own server is sealed against calls; following what the refusal says must not lead to another refusal."""
+    cli.variables.clear()
+    a_server_runs(conn, "http://127.0.0.1:8123")
+    arguments = ["seed", *(["--target", target] if target else [])]
+    refused = cli(*arguments)
+    assert refused.code == 2
+    assert f"jobs may not call {target or 'http://127.0.0.1:8123'} yet: HTTP jobs are off; " in refused.err
+    assert conn.execute("SELECT count(*) FROM rota.account").fetchone() == (0,)
+    for line in refused.err.splitlines():
+        if line.startswith("  rota "):
+            assert cli(*shlex.split(line)[1:]).code == 0
+    assert cli(*arguments).code == 0
+
+
+def test_what_is_allowed_already_stays_allowed(cli: Rota) -> None:
+    cli.variables["ROTA_HTTP_ALLOW"] = "10.0.0.1,*.internal"
+    assert "  rota config set http.allow '10.0.0.1,*.internal,127.0.0.1'\n" in cli("seed").err
+
+
+def test_what_is_denied_is_not_promised(cli: Rota, conn: Conn) -> None:
+    cli.variables["ROTA_HTTP_DENY"] = "127.0.0.1"
     refused = cli("seed", "--target", "http://127.0.0.1:1")
     assert refused.code == 2
-    assert "127.0.0.1 is loopback" in refused.err
-    assert "rota config set http.allow" in refused.err
-    cli.variables["ROTA_HTTP_ENABLED"] = "false"
-    off = cli("seed", "--target", "http://127.0.0.1:1")
-    assert off.code == 4
-    assert "HTTP jobs are off here" in off.err
+    assert "127.0.0.1 is denied by [http] deny" in refused.err
+    assert "config set" not in refused.err
     assert conn.execute("SELECT count(*) FROM rota.account").fetchone() == (0,)
+
+
+def test_a_local_server_that_runs_makes_the_question_needless(cli: Rota, conn: Conn) -> None:
+    """`rota dev` is local, but commands in another terminal read a rota.toml that says production."""
+    cli.variables["ENV"] = "production"
+    assert cli("seed", "--target", "http://127.0.0.1:1").code == 2
+    a_server_runs(conn, "http://127.0.0.1:8123")
+    assert cli("seed", "--target", "http://127.0.0.1:1").code == 0
+
+
+def a_server_runs(conn: Conn, url: str) -> None:
+    """Record a server as running on this machine."""
+    conn.execute(
+        "INSERT INTO rota.server (id, machine, url, port, env) VALUES (gen_random_uuid(), %s, %s, %s, 'local')",
+        [socket.gethostname(), url, urlsplit(url).port],
+    )
 
 
 def test_where_it_is_not_local_it_asks(cli: Rota) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,30 @@ def test_a_link(rota: Rota, conn: psycopg.Connection[Any]) -> None:
     rota("users", "create", ADA, "--admin")
     answer = rota("users", "link", ADA)
     address, _, token = answer.out.strip().partition("?token=")
-    assert address == "http://localhost:8000/auth/sign-in"
+    assert address == "http://127.0.0.1:8000/auth/sign-in"
     assert conn.execute("SELECT email FROM rota.magic_link WHERE token_hash = %s", [hash_of(token)]).fetchone() == (ADA,)
+
+
+@pytest.mark.parametrize(
+    ("machine", "seen", "url"),
+    [
+        (None, "0 s", "http://127.0.0.1:8123"),
+        (None, "31 s", "http://127.0.0.1:8000"),  # it was killed
+        ("another", "0 s", "http://127.0.0.1:8000"),
+    ],
+)
+def test_a_link_leads_to_the_server_that_runs_on_this_machine(
+    rota: Rota, conn: psycopg.Connection[Any], machine: str | None, seen: str, url: str
+) -> None:
+    rota("users", "create", ADA, "--admin")
+    conn.execute(
+        "INSERT INTO rota.server (id, machine, url, port, env, seen_at)"
+        " VALUES (gen_random_uuid(), %s, 'http://127.0.0.1:8123', 8123, 'local', rota.now() - %s::interval)",
+        [machine or socket.gethostname(), seen],
+    )
+    assert rota("users", "link", ADA).out.startswith(f"{url}/auth/sign-in?token=")
+    rota.variables["ROTA_SERVER_URL"] = "https://rota.example.org"
+    assert rota("users", "link", ADA).out.startswith("https://rota.example.org/auth/sign-in?token=")
 
 
 def test_tokens(rota: Rota, conn: psycopg.Connection[Any]) -> None:

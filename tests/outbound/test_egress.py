@@ -12,7 +12,7 @@ from tests.support.outside import Canary, Names, Outside, canary, outside
 
 from rota.errors import UsageError
 from rota.model.http_call import Target, read_url
-from rota.outbound.address import METADATA, METADATA_NAMES, Rules, closed_as, embedded, is_own_address
+from rota.outbound.address import METADATA, METADATA_NAMES, Rules, closed_as, embedded, is_own_address, note_server_ports
 from rota.outbound.client import Bounds, Client, NotCalled, Request
 
 pytestmark = pytest.mark.req("H11")
@@ -118,6 +118,24 @@ class TestClassification:
         rules = Rules(["0.0.0.0/0"], port=8000)
         assert "own server listens" in str(rules.refuse_host("0.0.0.0", 9000))
         assert rules.refuse_host("0.0.0.0", 9001) is None
+
+    def test_the_ports_of_other_processes_are_those_noted_last(self) -> None:
+        rules = Rules(["0.0.0.0/0"], port=8000)
+        note_server_ports([9001, 9002])
+        assert "own server listens" in str(rules.refuse_host("127.0.0.1", 9001))
+        note_server_ports([9002])
+        assert rules.refuse_host("127.0.0.1", 9001) is None
+        assert "own server listens" in str(rules.refuse_host("127.0.0.1", 9002))
+        note_server_ports([])
+        assert rules.refuse_host("127.0.0.1", 9002) is None
+
+    def test_allowing_localhost_by_name_opens_our_own_server_there(self) -> None:
+        rules = Rules(["localhost"], port=8000)
+        assert rules.refuse_host("localhost", 8000) is None
+        assert rules.refuse("localhost", ip_address("::1"), 8000) is None
+        assert "own server listens" in str(rules.refuse_host("127.0.0.1", 8000))
+        assert "own server listens" in str(rules.refuse("x.org", ip_address("127.0.0.1"), 8000))
+        assert "metadata" in str(rules.refuse("localhost", ip_address("169.254.169.254"), 80))
 
 
 class TestLists:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import aiohttp
 import psycopg
@@ -101,6 +101,30 @@ def test_it_stops_in_order(tmp_path: Path, dsn: str) -> None:
         assert answer.startswith(b"HTTP/1.1 200")
         assert b"a link is on its way" in answer
         assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.req("H05", "H10")
+def test_others_learn_which_port_it_took(tmp_path: Path, dsn: str, conn: Conn) -> None:
+    """It is on record where the server is reached: a link from another terminal, and the mail of the server itself, lead there."""
+    with served(tmp_path, dsn, "-p", "2", ROTA_APP_ENV="local") as (process, port):
+        until(
+            lambda: (
+                conn.execute("SELECT url, port, env FROM rota.server").fetchall()
+                == [(f"http://127.0.0.1:{port}", port, "local")] * 2
+            )
+        )
+        elsewhere = command.environment(ROTA_DATABASE_URL=dsn)
+        command.run("users", "create", "ada@example.org", cwd=tmp_path, env=elsewhere)
+        link = command.run("users", "link", "ada@example.org", cwd=tmp_path, env=elsewhere).stdout.strip()
+        assert link.startswith(f"http://127.0.0.1:{port}/auth/sign-in?token=")
+        asked = Request(
+            f"http://127.0.0.1:{port}/auth/magic-link", b'{"email": "ada@example.org"}', {"Content-Type": "application/json"}
+        )
+        urlopen(asked, timeout=PATIENCE_S).close()
+        until(lambda: f"\\nhttp://127.0.0.1:{port}/auth/sign-in?token=" in (tmp_path / "stderr").read_text(), why="for the mail")
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+    assert conn.execute("SELECT FROM rota.server").fetchall() == []
 
 
 def open_requests(port: int) -> int:

@@ -19,6 +19,7 @@ from rota.cli.database import connect
 from rota.cli.local import control_on
 from rota.cli.output import JsonOption, YesOption, confirm, print_json, print_table, say
 from rota.config import Settings, load_settings
+from rota.control.servers import server_env
 from rota.db.connection import AsyncConn
 from rota.errors import Conflict, Unreachable, UsageError
 from rota.model.calendar_job import CalendarJob
@@ -47,8 +48,9 @@ def seed(
     Once: a second time it finds them again.
     """
     settings = load_settings()
-    if settings.app.env != "local":
-        confirm(f"This will make a pair of calendars and jobs where app.env is {settings.app.env}. Go on?", yes=yes)
+    env = connect(lambda conn: server_env(conn, settings))
+    if env != "local":
+        confirm(f"This will make a pair of calendars and jobs where app.env is {env}. Go on?", yes=yes)
     places = [folder.resolve() / name for name in ("first", "second")]
     for number, place in enumerate(places, 1):
         place.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from uuid import UUID
 from rota.config import AuthSettings, Settings
 from rota.control.access import Actor
 from rota.control.audit import record
+from rota.control.servers import server_url
 from rota.db.connection import AsyncConn
 from rota.errors import AuthError, Conflict, NotFound, UsageError
 from rota.model.email import parse_email
@@ -138,13 +139,13 @@ async def request_link(conn: AsyncConn, settings: Settings, email: str, *, peer:
 
 
 async def sign_in_link(conn: AsyncConn, settings: Settings, who: UUID | str, *, base: str | None = None) -> str:
-    """A link that signs somebody in, for whoever has the database; `base` is the server's address where settings do not know it."""
+    """A link that signs somebody in, for whoever has the database; `base` is the server's address if it does not answer yet."""
     account = await get_account(conn, who)
     if account.disabled_at is not None:
         raise Conflict(f"{account.email} is disabled: `rota users enable {account.email}` first")
     token = secrets.token_urlsafe(32)
     await store.add_link(conn, hash=hash_of(token), email=account.email, purpose="sign_in", minutes=settings.auth.link_minutes)
-    return link_url(base or base_url(settings), token)
+    return link_url(base or await server_url(conn, settings), token)
 
 
 async def bootstrap_link(conn: AsyncConn, settings: Settings, *, email: str = FIRST_ADMIN, base: str | None = None) -> str | None:
@@ -152,7 +153,7 @@ async def bootstrap_link(conn: AsyncConn, settings: Settings, *, email: str = FI
     token = secrets.token_urlsafe(32)
     address = parse_email(email)
     made = await store.add_link(conn, hash=hash_of(token), email=address, purpose="bootstrap", minutes=settings.auth.link_minutes)
-    return link_url(base or base_url(settings), token) if made else None
+    return link_url(base or await server_url(conn, settings), token) if made else None
 
 
 async def admin_link(conn: AsyncConn, settings: Settings, *, base: str | None = None) -> str | None:
@@ -195,15 +196,6 @@ def hash_of(secret: str) -> bytes:
 def may_sign_up(settings: Settings) -> bool:
     """Whether an address without an account gets one by signing in."""
     return settings.auth.signup == "open" or (settings.auth.signup == "auto" and settings.app.env == "local")
-
-
-def base_url(settings: Settings) -> str:
-    """The server's address as people reach it. Never what a request says it is: a mail would then lead wherever somebody likes."""
-    server = settings.server
-    if server.url is not None:
-        return server.url.rstrip("/")
-    host = "localhost" if server.host in ("0.0.0.0", "::", "127.0.0.1", "::1") else server.host
-    return f"http://{f'[{host}]' if ':' in host else host}:{server.port}{server.root_path}"
 
 
 def link_url(base: str, token: str, *, path: str = SIGN_IN_PATH, next: str | None = None) -> str:

@@ -76,6 +76,8 @@ METADATA_NAMES = frozenset(
 
 # Ports on which a server of this process listens, whatever the configuration says.
 own_ports: set[int] = set()
+# The same of other processes on this machine, as the database has them.
+_noted_ports: set[int] = set()
 
 ADVICE = "an operator can allow it under [http] allow"
 
@@ -137,7 +139,8 @@ class Rules:
         return isinstance(address, IPv6Address) and address.ipv4_mapped is not None and self._allow.has(forms[-1])
 
     def _opens_sealed(self, host: str, address: Address) -> bool:
-        return address in self._allow.single or (host in METADATA_NAMES and host in self._allow.exact)
+        named = host in METADATA_NAMES or (host == "localhost" and address.is_loopback)
+        return address in self._allow.single or (named and host in self._allow.exact)
 
     def _is_sealed(self, address: Address, port: int) -> bool:
         return address in METADATA or self._is_our_server(address, port)
@@ -150,9 +153,16 @@ class Rules:
 
         Which address the server listens on does not matter: a connection to 0.0.0.0 or :: goes to this machine too.
         """
-        if port != self._port and port not in own_ports:
+        if port != self._port and port not in own_ports and port not in _noted_ports:
             return False
         return address.is_unspecified or address.is_loopback or self._is_own(address)
+
+
+def note_server_ports(ports: Iterable[int]) -> None:
+    """Seal the ports of servers on this machine that other processes run, instead of those noted before."""
+    noted = set(ports)
+    _noted_ports.difference_update(_noted_ports - noted)
+    _noted_ports.update(noted)
 
 
 @lru_cache(8)

@@ -1,15 +1,23 @@
-"""What goes on in a server beside the requests: a worker, if jobs.enabled says so; else a timer for what must not pile up."""
+"""What goes on in a server beside the requests: a worker, if jobs.enabled says so; else a timer for what must not pile up.
+
+A server that knows its address also records it, see `rota.control.servers`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rota.control.retention import prune_deliveries
+from rota.control.servers import BEAT_S, machine_name
 from rota.engine.journal import Journal
+from rota.model.ids import new_id
+from rota.store import servers as store
+from rota.store.servers import RunningServer
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -115,6 +123,33 @@ class Pruner:
             await asyncio.sleep(PRUNE_EVERY_S)
 
 
+class Presence:
+    """Record that this server is running, and where, until it stops."""
+
+    def __init__(self, state: State, server: RunningServer) -> None:
+        self._state = state
+        self._server = server
+        self._id = new_id()
+        self._task = asyncio.create_task(self._keep_beating(), name="rota-presence")
+
+    async def aclose(self) -> None:
+        """Remove the record, unless the database is away: without a beat the record is void after a while."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        with contextlib.suppress(Exception):
+            async with self._state.connection() as conn:
+                await store.remove(conn, self._id)
+
+    async def _keep_beating(self) -> None:
+        while True:
+            try:
+                async with self._state.connection() as conn:
+                    await store.beat(conn, self._id, machine_name(), self._server)
+            except Exception as error:  # requests say that the database is away; here the next beat is enough
+                log.debug("the server's address could not be recorded: %s", error)
+            await asyncio.sleep(BEAT_S)
+
+
 class Background:
     """All of it, from the start of a server to its end."""
 
@@ -122,6 +157,7 @@ class Background:
         jobs = state.settings.jobs.enabled
         self.worker = ThreadedWorker(state.app, on_broken) if jobs else None
         self.pruner = None if jobs else Pruner(state)
+        self.presence = None if state.address is None else Presence(state, state.address)
 
     def stop(self) -> None:
         """Lets the worker begin to drain; called again, gives up on its jobs."""
@@ -129,10 +165,12 @@ class Background:
             self.worker.stop()
 
     async def aclose(self) -> None:
-        """Waits until the worker has ended by its own rules, and ends the timer."""
+        """Waits until the worker has ended by its own rules, and ends the rest."""
         if self.worker is not None:
             if not self.worker.stopping:
                 self.worker.stop()
             await self.worker.wait()
         if self.pruner is not None:
             await self.pruner.aclose()
+        if self.presence is not None:
+            await self.presence.aclose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from rota.control.servers import listening_url
 from rota.errors import ConfigError
 
 BACKLOG = 256  # connections that wait to be accepted; an event loop accepts all of them at once
@@ -44,5 +45,4 @@ def take_over(fd: int) -> socket.socket:
 def address_of(listening: socket.socket) -> str:
     """Where a socket is reached, as a URL; one that listens everywhere is reached on this computer."""
     host, port = listening.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return listening_url(host, port)

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from fastapi import FastAPI
 
-from rota.config import ServerSettings
+from rota.config import ServerSettings, Settings
+from rota.control.servers import configured_url
 from rota.outbound.address import own_ports
 from rota.server.asgi import make_asgi
 from rota.server.connections import Gate, Protocol, reserve_descriptors
 from rota.server.listening import BACKLOG
+from rota.store.servers import RunningServer
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -103,6 +105,14 @@ class Listener(uvicorn.Server):
             await asyncio.sleep(0.1)
 
 
+def _listening_on(settings: Settings, listening: socket.socket) -> Settings:
+    """Return the settings with the address that --host, --port or --fd have chosen; a Unix socket has none."""
+    if listening.family not in (socket.AF_INET, socket.AF_INET6):
+        return settings
+    host, port = listening.getsockname()[:2]
+    return settings.model_copy(update={"server": settings.server.model_copy(update={"host": host, "port": port})})
+
+
 async def serve(
     app: Rota,
     listening: socket.socket,
@@ -116,9 +126,11 @@ async def serve(
     are taken and the requests at hand end; then the connections to the database are closed. A second stop does all of it at once.
     """
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # what it says of its start and end we say ourselves
-    asgi = make_asgi(app)
+    settings = _listening_on(app.settings, listening)
+    asgi = make_asgi(app, settings=settings)
     state: State = asgi.state.rota
-    own_ports.add(listening.getsockname()[1])  # which --port and --fd may have chosen
+    own_ports.add(settings.server.port)
+    state.address = RunningServer(configured_url(settings), settings.server.port, settings.app.env)
     stop_within_s = app.settings.jobs.shutdown_timeout_s
     gate = Gate(app.settings.server, reserve_descriptors(app.settings))
     listener = Listener(asgi, stop_within_s=stop_within_s, gate=gate, on_listening=on_listening)

@@ -28,6 +28,7 @@ from rota.server.scraping import Gauges
 from rota.server.together import Together
 from rota.server.tracing import Requests
 from rota.store.intake import Intake
+from rota.store.servers import RunningServer
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -44,6 +45,7 @@ class State:
     def __init__(self, app: Rota, settings: Settings) -> None:
         self.app = app
         self.settings = settings  # with an auth.secret, whatever the application's own say
+        self.address: RunningServer | None = None  # unknown where another program listens for us
         self.draining = False  # told to stop: /readyz says so
         self.connections = Pools(settings.database, name="server", haste=_haste(settings))
         intake = Intake(self.connections, app.queues, app.queue_limits)

@@ -1,2 +1,3 @@
 DROP INDEX rota.task_system;
+DROP TABLE rota.server;
 DROP TABLE rota.request;

@@ -14,3 +14,15 @@ CREATE INDEX request_age ON rota.request (expires_at);
 
 -- What lists leave out.
 CREATE INDEX task_system ON rota.task (name) WHERE system;
+
+-- Servers that are running. Commands on the same machine read here where people reach the server, whatever port it took.
+CREATE TABLE rota.server (
+    id         uuid        NOT NULL PRIMARY KEY,
+    machine    text        NOT NULL,                            -- its host name
+    url        text        NOT NULL,
+    port       integer     NOT NULL,
+    env        text        NOT NULL,                            -- app.env
+    started_at timestamptz NOT NULL DEFAULT rota.now(),
+    seen_at    timestamptz NOT NULL DEFAULT rota.now(),         -- an old time means that it was killed
+    CONSTRAINT server_port CHECK (port BETWEEN 1 AND 65535)
+);

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 import rota
 from rota.control import accounts
 from rota.control.access import DEFAULT
+from rota.control.servers import configured_url
 from rota.errors import AuthError, Forbidden, UsageError
 from rota.server import sign_in_page
 from rota.server.fields import Body, Email
@@ -178,7 +179,7 @@ async def me(request: Request, who: Annotated[Principal, Depends(signed_in())]) 
 
 
 async def _mail(state: State, email: str, token: str, next: str | None) -> None:
-    base = accounts.base_url(state.settings)
+    base = configured_url(state.settings)
     link = accounts.link_url(base, token, next=next)
     api_link = accounts.link_url(base, token, path=accounts.VERIFY_PATH)
     minutes = state.settings.auth.link_minutes
