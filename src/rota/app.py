@@ -86,6 +86,7 @@ class Rota:
         self._queue_limits: dict[str, QueueLimits] = {}
         self._intake = Intake(Pools(self.settings.database), self._queues.keys(), self._queue_limits)
         self.routers: list[str] = []  # of FastAPI, as "module:attribute": servers have their routes too
+        self.migrations: dict[str, str] = {}  # by namespace: where SQL files make its tables, as "package:folder"
         self.sealed_columns: list[str] = []  # of its own tables, as "schema.table.column": what `seal` has written
         self.included: dict[str, Any] = {}  # what the `install` of each module has returned
         for module in included_by(self.settings):
@@ -329,8 +330,7 @@ class Rota:
             self._missing_modules = ()
 
     def include(self, module: str, **options: Any) -> Any:
-        """Adds the tasks of another application, such as `rota.apps.feeds`, once: calls that module's `install` with this one and
-        the options, and gives what that has returned."""
+        """Add another application, such as `rota.apps.feeds`, once; return what its module's `install(app, **options)` returned."""
         if module not in self.included:
             self.included[module] = importlib.import_module(module).install(self, **options)
         elif options:

@@ -26,7 +26,8 @@
     ├── RateLimited            somebody asks more often than they may
     ├── TooManyStreams         as many live streams as this server has are open
     ├── DatabaseError          PostgreSQL is away, too old, or not migrated
-    │   └── MigrationError     a migration cannot be applied
+    │   ├── MigrationError     a migration cannot be applied
+    │   └── NotMigrated        tables that the code needs are missing
     ├── Unreachable            a server of Rota cannot be reached, or is none
     └── RunError               what ends a run (seen in `run.error`, rarely caught)
         ├── CallFailed         an HTTP call was not answered, or not with 2xx
@@ -236,6 +237,12 @@ class MigrationError(DatabaseError):
     """A migration cannot be applied."""
 
     code = "migration"
+
+
+class NotMigrated(DatabaseError):
+    """Tables that the code needs are missing: `rota migrate up` creates them."""
+
+    code = "not_migrated"
 
 
 class Unreachable(RotaError):

@@ -27,6 +27,7 @@ from rota.config import load_settings
 from rota.contrib.testing.harness import Harness, harness
 
 KEY = "k" * 40
+FOLDERS = {"calendars": "rota.apps.calendars:schema"}  # of migrations, as the application registers them
 WINDOW = Window(datetime(2029, 1, 1, tzinfo=UTC), datetime(2031, 1, 1, tzinfo=UTC))
 
 _numbers = itertools.count(1)

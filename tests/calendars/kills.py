@@ -29,6 +29,7 @@ from tests.support.processes import WorkerProcess, until
 from rota import Rota
 from rota.apps.calendars import pairs
 from rota.config import load_settings
+from rota.db import migrations
 
 PAIR = "kills"
 ENVIRONMENT = {
@@ -73,6 +74,7 @@ class Scene:
         settings = load_settings(database_url=dsn, secrets_key=KEY, http_allow="127.0.0.1", housekeeping_enabled=False)
         self.app = Rota(settings=settings)
         self.app.include("rota.apps.calendars")
+        migrations.up(self.conn, self.app.migrations)
         self.events = events
         self.crew: list[WorkerProcess] = []
         self.longest_s = 3.0  # that a worker is left at it

@@ -25,7 +25,9 @@ pytestmark = pytest.mark.req("Y03")
 @pytest.fixture
 def rota(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Rota:
     variables = {"ROTA_SECRETS_KEY": KEY, "ROTA_HTTP_ALLOW": "127.0.0.1", "ENV": "local", "PASSWORD": PASSWORD}
-    return Rota(dsn, tmp_path, monkeypatch, capsys, **variables)
+    command = Rota(dsn, tmp_path, monkeypatch, capsys, ROTA_APP_APPS="rota.apps.calendars", **variables)
+    assert command("migrate", "up").code == 0
+    return command
 
 
 @pytest.fixture

@@ -12,14 +12,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from tests.calendars.conftest import WINDOW
+from tests.calendars.conftest import FOLDERS, WINDOW
 from tests.calendars.events import event, summary_in
 
 from rota.apps.calendars.connectors import Calendar, Place, Stored, skeleton
-from rota.apps.calendars.ledger import SQL, Conn, Ledger, ensure_schema, get_pair
+from rota.apps.calendars.ledger import SQL, Conn, Ledger, get_pair
 from rota.apps.calendars.model import SIDES, Side
 from rota.apps.calendars.sync import Sync
 from rota.config import load_settings
+from rota.db import migrations
 
 SETTINGS = load_settings(database_url="postgresql://nowhere/")
 UIDS = [f"e{n}" for n in range(3)]
@@ -85,8 +86,9 @@ class Machine(RuleBasedStateMachine):
         self.loop.run_until_complete(self._begin())
 
     async def _begin(self) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as conn:
+            migrations.up(conn, FOLDERS)
         self.conn = await psycopg.AsyncConnection.connect(self.dsn, autocommit=True)
-        await ensure_schema(self.conn)
         await self.conn.execute("DELETE FROM rota_calendars.pair")
         parameters = {"id": "p", "direction": "both", "every": None, "past": "1 day", "future": "1 day"}
         ends = {f"{side}_{name}": side for side in SIDES for name in ("connector", "shown", "sealed")}

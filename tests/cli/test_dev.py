@@ -75,8 +75,9 @@ def test_it_works_and_is_started_anew_on_save(folder: Path) -> None:
             write(folder, "app = = 1")
             until(lambda: "SyntaxError" in (folder / "stderr").read_text())
             until(lambda: "it is started again when a file changes" in (folder / "stderr").read_text())
-            write(folder, APP.format(answer=43))
+            write(folder, APP.format(answer=43) + "app.include('rota.apps.feeds')\n")
             assert ask(conn) == 43
+            assert conn.execute("SELECT count(*) FROM feeds.feed").fetchone() == (0,)  # what it includes has its tables
         family = descendants(dev.pid)
         dev.send_signal(signal.SIGINT)
         assert dev.wait(PATIENCE_S) == 0

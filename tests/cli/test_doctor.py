@@ -50,3 +50,11 @@ def test_the_database_is_away(rota: Rota) -> None:
     assert answer.code == 1
     assert "PostgreSQL cannot be reached" in answer.out
     assert "s3cret" not in answer.out + answer.err
+
+
+def test_an_application_that_cannot_be_imported_is_named_and_the_database_looked_at(rota: Rota) -> None:
+    (rota.folder / "app.py").write_text("app = = 1")
+    answer = rota("doctor")
+    assert answer.code == 1
+    assert "fail  application    " in answer.out
+    assert "ok    leases" in answer.out

@@ -90,3 +90,26 @@ def test_grant(dsn: str, tmp_path: Path, conn: psycopg.Connection[Any]) -> None:
     finally:
         conn.execute(f"DROP OWNED BY {role}".encode())
         conn.execute(f"DROP ROLE {role}".encode())
+
+
+@pytest.mark.req("T05")
+def test_included_applications(dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("from rota import Rota\n\napp = Rota()\napp.include('rota.apps.feeds')\n")
+
+    def rota(*args: str) -> Any:
+        return command.run(*args, cwd=tmp_path, dsn=dsn)
+
+    status = rota("migrate", "status")
+    assert (status.returncode, "lacks 1 migration: feeds 0001 feeds: run `rota migrate up`" in status.stderr) == (6, True)
+    assert "lacks 1 migration: feeds 0001 feeds" in rota("worker").stderr  # which would fail at each job
+    doctor = rota("doctor")
+    assert doctor.returncode == 1
+    assert "the database lacks 1 migration: feeds 0001 feeds\n" in doctor.stdout
+    assert "→ rota migrate up\n" in doctor.stdout
+
+    assert rota("migrate", "up").stderr == "applied feeds 0001 feeds\n"
+    states = json.loads(rota("migrate", "status", "--json").stdout)["data"]
+    assert (states[-1]["namespace"], states[-1]["number"], states[-1]["state"]) == ("feeds", 1, "applied")
+    assert rota("doctor").returncode == 0
+    assert rota("migrate", "down", "--of", "feeds", "--to", "0", "--yes").stderr == "rolled back feeds 0001 feeds\n"
+    assert rota("migrate", "down", "--of", "calendars", "--to", "0", "--yes").returncode == 3

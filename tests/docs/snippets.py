@@ -91,7 +91,9 @@ class Reader:
     def follow(self, snippet: Snippet) -> None:
         """Does what a block says, and fails if it does not come out as shown."""
         if snippet.file is not None:
-            (self._folder / snippet.file).write_text(snippet.body)
+            file = self._folder / snippet.file
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(snippet.body)
         elif snippet.language == "python":
             self._run([sys.executable, "-c", RUNNER], text=snippet.body)
         elif snippet.language == "console":

@@ -14,7 +14,7 @@ from tests.feeds.world import Site, make_app, rss
 from tests.support.processes import WorkerProcess
 from tests.support.wait import until
 
-from rota.apps.feeds import migrate
+from rota.db import migrations
 
 FEEDS = 12
 HOST_CONCURRENCY = 3
@@ -41,9 +41,9 @@ async def test_two_workers(
         finally:
             open_now[path] -= 1
 
-    migrate(conn)
     async with make_app(dsn) as app:
         feeds = app.include("rota.apps.feeds")
+        migrations.up(conn, app.migrations)
         for number in range(FEEDS):
             web.pages[f"/{number}"] = answer
             await feeds.subscribe(aconn, web.url(f"/{number}"), "ann")

@@ -213,13 +213,3 @@ async def test_what_is_no_address_is_refused(world: World, url: str) -> None:
 async def test_who_has_no_name_is_refused(world: World, who: str) -> None:
     with pytest.raises(UsageError, match="subscriber"):
         await world.feeds.subscribe(world.aconn, URL, who)
-
-
-async def test_without_tables_it_says_what_to_do(dsn: str, aconn: psycopg.AsyncConnection[Any]) -> None:
-    from tests.feeds.world import make_app
-
-    from rota.errors import DatabaseError
-
-    async with make_app(dsn) as app:
-        with pytest.raises(DatabaseError, match="rota feeds migrate"):
-            await app.include("rota.apps.feeds").subscribe(aconn, URL, "ann")

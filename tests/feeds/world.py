@@ -16,8 +16,9 @@ from tests.support.outside import Got, Outside, outside
 from tests.support.serving import settings_for
 
 from rota import Rota
-from rota.apps.feeds import Feeds, migrate
+from rota.apps.feeds import Feeds
 from rota.contrib.testing.clock import Clock
+from rota.db import migrations
 from rota.db.connection import close_quietly, connect_async
 from rota.engine.drain import Drain
 from rota.engine.options import WorkerOptions
@@ -90,9 +91,9 @@ class World:
         self.dsn = dsn
         self.conn = conn  # for the test to look
         self.aconn = aconn  # for the application's calls
-        migrate(conn)
         self.app = make_app(dsn)
         self.feeds: Feeds = self.app.include("rota.apps.feeds", **{"host_rate": None, "host_concurrency": 50, **options})
+        migrations.up(conn, self.app.migrations)
         tasks.sync(conn, tasks=self.app.tasks.values(), queues=list(self.app.queues), limits=self.app.queue_limits)
         self.clock = Clock(conn)
         self.clock.freeze()

@@ -17,7 +17,7 @@ from tests.server.conftest import Serve
 from tests.support.serving import Serving
 from tests.support.wait import PATIENCE_S, until
 
-from rota.errors import ConfigError, Conflict, DatabaseError, Forbidden, LeaseLost, NotFound, UsageError
+from rota.errors import ConfigError, Conflict, DatabaseError, Forbidden, LeaseLost, NotFound, NotMigrated, UsageError
 from rota.server.headers import DEFAULTS, PAGE
 
 ALWAYS = (
@@ -50,7 +50,8 @@ def add_failing_routes(asgi: FastAPI) -> None:
         "config": ConfigError("mail.smtp_password is hunter2"),
         "run": LeaseLost("gone"),
         "database": DatabaseError("PostgreSQL cannot be reached: connection to 10.1.2.3 as hunter2 failed"),
-        "unmigrated": DatabaseError("the database lacks Rota's schema: run `rota migrate up`"),
+        "unmigrated": NotMigrated('relation "rota.job" does not exist: run `rota migrate up`'),
+        "undefined": psycopg.errors.UndefinedTable('relation "shop.item" does not exist\nLINE 1: password hunter2'),
         "slow": psycopg.errors.QueryCanceled("canceling statement due to statement timeout"),
         "locked": psycopg.errors.LockNotAvailable("canceling statement due to lock timeout"),
         "standby": psycopg.errors.ReadOnlySqlTransaction("cannot execute INSERT in a read-only transaction"),
@@ -153,7 +154,8 @@ CODES = {
     "config": (500, "config"),
     "run": (500, "internal"),
     "database": (503, "database"),
-    "unmigrated": (503, "database"),
+    "unmigrated": (503, "not_migrated"),
+    "undefined": (503, "not_migrated"),
     "slow": (503, "too_slow"),
     "locked": (503, "locked"),
     "standby": (503, "database"),
@@ -180,7 +182,7 @@ async def test_errors_are_problems_with_a_stable_code(failing: Serving) -> None:
             assert secret not in text, kind
     assert all(details.values())
     assert "filter" in details["slow"]
-    assert "rota migrate up" in details["unmigrated"]
+    assert details["undefined"] == 'relation "shop.item" does not exist: run `rota migrate up`'
 
 
 @pytest.mark.req("A03")

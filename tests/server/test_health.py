@@ -11,6 +11,7 @@ from tests.support import people
 from tests.support.serving import Serving, serving, settings_for
 
 from rota import Rota
+from rota.db.migrations import available
 
 pytestmark = pytest.mark.req("O03")
 
@@ -37,7 +38,7 @@ async def test_a_database_with_an_old_schema(serve: Serve, conn: psycopg.Connect
     conn.execute("DELETE FROM rota.migration WHERE number = (SELECT max(number) FROM rota.migration)")
     async with serve() as server:
         status, said = await get(server, "/readyz")
-        assert (status, said["wrong"]) == (503, "the database lacks 1 of Rota's migrations: run `rota migrate up`")
+        assert (status, said["wrong"]) == (503, f"the database lacks 1 migration: {available()[-1]}: run `rota migrate up`")
 
 
 async def test_a_database_that_is_away() -> None:

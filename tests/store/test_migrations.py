@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from tests.support import command
 from tests.support.wait import PATIENCE_S
 
+from rota import Rota
 from rota.db import migrations
-from rota.errors import DatabaseError, MigrationError
+from rota.errors import ConfigError, DatabaseError, MigrationError, NotMigrated
 
 NUMBERS = [migration.number for migration in migrations.available()]
 
@@ -113,7 +115,7 @@ def test_a_changed_migration_is_refused(conn: psycopg.Connection[Any]) -> None:
 def test_a_migration_of_a_later_version_is_left_alone(conn: psycopg.Connection[Any]) -> None:
     conn.execute("INSERT INTO rota.migration (number, name, checksum) VALUES (9999, 'later', 'x')")
     before = catalog(conn)
-    with pytest.raises(MigrationError, match="roll back later first"):
+    with pytest.raises(MigrationError, match="roll back 9999 later first"):
         migrations.down(conn, to=0)
     assert catalog(conn) == before
     assert [state.name for state in migrations.status(conn) if state.unknown] == ["later"]
@@ -122,7 +124,7 @@ def test_a_migration_of_a_later_version_is_left_alone(conn: psycopg.Connection[A
 @pytest.mark.req("F03")
 def test_missing_migrations_are_named(empty: psycopg.Connection[Any]) -> None:
     migrations.up(empty, to=1)
-    with pytest.raises(DatabaseError, match=r"the first is 0002 enqueue\): run `rota migrate up`"):
+    with pytest.raises(DatabaseError, match=r"the database lacks \d+ migrations: 0002 enqueue, .* more: run `rota migrate up`"):
         migrations.require_current(migrations.status(empty))
     migrations.up(empty)
     migrations.require_current(migrations.status(empty))
@@ -155,7 +157,7 @@ def test_a_migration_does_not_wait_long_for_a_locked_table(
 @pytest.mark.req("F03")
 def test_a_step_that_fails_leaves_nothing_behind(empty: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     broken = migrations.Migration(1, "broken", "CREATE TABLE rota.half (); SELECT 1 / 0", "")
-    monkeypatch.setattr(migrations, "available", lambda: [broken])
+    monkeypatch.setattr(migrations, "available", lambda *_: [broken])
     with pytest.raises(psycopg.errors.DivisionByZero):
         migrations.up(empty)
     assert empty.execute("SELECT to_regnamespace('rota')").fetchone() == (None,)
@@ -190,3 +192,116 @@ def test_migrating_while_another_process_holds_the_lock_waits_for_it(empty_dsn: 
                 process.wait(0.05)
         other.rollback()
         assert process.wait(PATIENCE_S) == 0, (tmp_path / "stderr").read_text()
+
+
+@pytest.fixture
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> migrations.Folders:
+    """Two migrations of a package outside Rota."""
+    folder = tmp_path / "watch_app" / "tables"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    write(
+        folder,
+        "0001_page",
+        "CREATE SCHEMA watch; CREATE TABLE watch.page (id int, at timestamptz DEFAULT rota.now())",
+        "DROP SCHEMA watch CASCADE",
+    )
+    write(folder, "0002_note", "ALTER TABLE watch.page ADD note text", "ALTER TABLE watch.page DROP note")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "watch_app", raising=False)
+    return {"watch": "watch_app:tables"}
+
+
+def write(folder: Path, name: str, up: str, down: str) -> None:
+    """Write a migration."""
+    (folder / f"{name}.up.sql").write_text(up)
+    (folder / f"{name}.down.sql").write_text(down)
+
+
+def names(done: list[migrations.Migration]) -> list[str]:
+    return [str(each) for each in done]
+
+
+@pytest.mark.req("T05")
+class TestIncludedApplications:
+    def test_theirs_come_after_rotas_own_and_once(self, empty: psycopg.Connection[Any], watch: migrations.Folders) -> None:
+        done = migrations.up(empty, watch)
+        assert names(done[-2:]) == ["watch 0001 page", "watch 0002 note"]
+        assert len(done) == len(NUMBERS) + 2
+        assert migrations.up(empty, watch) == []
+        assert [state.namespace for state in migrations.status(empty, watch)] == ["rota"] * len(NUMBERS) + ["watch"] * 2
+
+    def test_one_namespace_goes_up_and_down_by_itself(self, conn: psycopg.Connection[Any], watch: migrations.Folders) -> None:
+        assert names(migrations.up(conn, watch, of="watch", to=1)) == ["watch 0001 page"]
+        with pytest.raises(NotMigrated, match=r"the database lacks 1 migration: watch 0002 note: run `rota migrate up`"):
+            migrations.require_current(migrations.status(conn, watch))
+        migrations.up(conn, watch)
+        assert names(migrations.down(conn, watch, of="watch", to=0)) == ["watch 0002 note", "watch 0001 page"]
+        assert conn.execute("SELECT to_regnamespace('watch')").fetchone() == (None,)
+        migrations.require_current(migrations.status(conn))
+
+    def test_rotas_own_come_first(self, empty: psycopg.Connection[Any], watch: migrations.Folders) -> None:
+        with pytest.raises(NotMigrated, match="0001 engine"):
+            migrations.up(empty, watch, of="watch")
+        assert empty.execute("SELECT to_regnamespace('watch')").fetchone() == (None,)
+
+    def test_removing_everything_removes_theirs_first(self, conn: psycopg.Connection[Any], watch: migrations.Folders) -> None:
+        migrations.up(conn, watch)
+        with pytest.raises(MigrationError, match=r"roll back watch 0001 page, watch 0002 note first, with .* the application"):
+            migrations.down(conn, to=0)
+        assert names(migrations.down(conn, watch, to=0))[:2] == ["watch 0002 note", "watch 0001 page"]
+        assert conn.execute("SELECT to_regnamespace('rota'), to_regnamespace('watch')").fetchone() == (None, None)
+
+    def test_what_theirs_stand_on_stays(self, conn: psycopg.Connection[Any], watch: migrations.Folders, tmp_path: Path) -> None:
+        write(
+            tmp_path / "watch_app/tables",
+            "0003_look",
+            "CREATE VIEW watch.looks AS SELECT id FROM rota.schedule",
+            "DROP VIEW watch.looks",
+        )
+        migrations.up(conn, watch)
+        with pytest.raises(MigrationError, match=r"0003 schedules cannot be rolled back: .*view watch.looks depends on"):
+            migrations.down(conn, watch, to=2)
+        assert conn.execute("SELECT count(*) FROM watch.looks").fetchone() == (0,)
+
+    def test_a_changed_one_is_refused(self, conn: psycopg.Connection[Any], watch: migrations.Folders, tmp_path: Path) -> None:
+        migrations.up(conn, watch)
+        write(tmp_path / "watch_app/tables", "0002_note", "SELECT 1", "SELECT 1")
+        with pytest.raises(MigrationError, match=r"watch 0002 note was applied on .* with another text"):
+            migrations.up(conn, watch)
+        assert [str(state) for state in migrations.status(conn, watch) if state.changed] == ["watch 0002 note"]
+
+    @pytest.mark.parametrize(
+        ("folders", "why"),
+        [
+            ({"watch": "no_such_package:tables"}, "are not found at 'no_such_package:tables'"),
+            ({"watch": "watch_app:nowhere"}, "are not found at 'watch_app:nowhere'"),
+            ({"watch": "watch_app"}, "has no migrations: their files are named 0001_name.up.sql"),
+            ({"Watch me": "watch_app:tables"}, "lowercase letters"),
+            ({"rota": "watch_app:tables"}, "belongs to Rota itself"),
+        ],
+    )
+    def test_a_folder_that_is_wrong(self, watch: migrations.Folders, folders: migrations.Folders, why: str) -> None:
+        with pytest.raises(ConfigError, match=why):
+            migrations.collect(folders)
+
+    def test_each_has_a_way_back_and_a_number_of_its_own(self, watch: migrations.Folders, tmp_path: Path) -> None:
+        folder = tmp_path / "watch_app/tables"
+        write(folder, "0002_again", "SELECT 1", "SELECT 1")
+        with pytest.raises(ConfigError, match=r"two migrations 0002: again and note"):
+            migrations.collect(watch)
+        (folder / "0002_again.down.sql").unlink()
+        with pytest.raises(ConfigError, match=r"no 0002_again.down.sql"):
+            migrations.collect(watch)
+
+    @pytest.mark.parametrize("module", ["rota.apps.feeds", "rota.apps.calendars"])
+    def test_those_that_come_with_rota_go_up_down_up(self, conn: psycopg.Connection[Any], dsn: str, module: str) -> None:
+        app = Rota(dsn)
+        app.include(module)
+        [namespace] = app.migrations
+        for _ in range(2):
+            assert len(migrations.up(conn, app.migrations)) == len(migrations.down(conn, app.migrations, of=namespace, to=0)) > 0
+        schemas = conn.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE '%feeds' OR nspname LIKE '%calendars'"
+        ).fetchall()
+        assert schemas == []

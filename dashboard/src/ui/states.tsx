@@ -50,6 +50,7 @@ export function ErrorPanel({ problem, onRetry, compact }: { problem: Error; onRe
     not_found: "There is nothing here",
     offline: "The server cannot be reached",
     database: "The database is away",
+    not_migrated: "The database is missing tables",
     too_slow: "That took too long",
     rate_limited: "Too many requests",
   };

@@ -1,4 +1,4 @@
-"""`rota calendars`: pairs (add, list, show, sign-in, remove), sync, log, jobs, conflicts, migrate, seed."""
+"""`rota calendars`: pairs (add, list, show, sign-in, remove), sync, log, jobs, conflicts, seed."""
 
 from __future__ import annotations
 
@@ -254,13 +254,6 @@ def conflicts(
         [[each[name] for name in ("id", "at", "kind", "winner", "uid")] for each in found],
         empty="there are no conflicts",
     )
-
-
-@app.command()
-def migrate() -> None:
-    """Make the tables of the application, in the schema rota_calendars; the first command that needs them does it too."""
-    made = _run(lambda conn, _: ledger.ensure_schema(conn))
-    say("the tables of rota.apps.calendars are made" if made else "the tables of rota.apps.calendars are there")
 
 
 async def _rows(conn: AsyncConn, block: str, pair: str, **parameters: Any) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.config import DatabaseSettings, load_settings
@@ -72,15 +72,18 @@ def need_database(command: str) -> None:
         )
 
 
-def check_schema(database: DatabaseSettings) -> None:
-    """Refuses a database that lacks migrations; one that is away is the business of who works on it, and waits for it."""
+def check_schema(database: DatabaseSettings, folders: Mapping[str, str] | None = None) -> None:
+    """Refuse a database that lacks migrations of Rota, or of the included applications whose folders are given.
+
+    One that is away is the business of who works on it, and waits for it.
+    """
     import psycopg
 
     from rota.db import migrations
 
     try:
         with psycopg.connect(database.dsn, connect_timeout=round(database.connect_timeout_s), autocommit=True) as conn:
-            states = migrations.status(conn)
+            states = migrations.status(conn, folders or {})
     except psycopg.OperationalError:
         return
     migrations.require_current(states)

@@ -9,6 +9,7 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,18 +46,19 @@ def dev(
             "ROTA_JOBS_SHUTDOWN_TIMEOUT_S": str(min(settings.jobs.shutdown_timeout_s, SHUTDOWN_S)),
             "ROTA_JOBS_ENABLED": "false",  # the worker has a process of its own
         }
-        worker = [sys.executable, "-m", "rota", "worker"]
-        worker += ["-a", location] if location else []
+        app_flags = ["-a", location] if location else []
+        migrate = [sys.executable, "-m", "rota", "migrate", "up", *app_flags]
+        worker = [sys.executable, "-m", "rota", "worker", *app_flags]
         worker += ["--concurrency", str(concurrency)] if concurrency else []
         if missing := missing_extra():
             say(f"There is no server: it needs {', '.join(missing)}; {how_to_install('server')}.")
-            asyncio.run(Reloader({"worker": worker}, Path.cwd()).run())
+            asyncio.run(Reloader({"worker": worker}, Path.cwd(), before=migrate).run())
             return
         secret = settings.auth.secret or _kept_secret(settings.postgres.data_dir / "auth_secret")
         with local_server(settings.server.port, secret) as listening:
             say(sign_in_words(listening))
             commands = {"worker": worker, "server": command_of(location, listening)}
-            asyncio.run(Reloader(commands, Path.cwd(), pass_fds=[listening.fileno()]).run())
+            asyncio.run(Reloader(commands, Path.cwd(), before=migrate, pass_fds=[listening.fileno()]).run())
 
 
 @contextlib.contextmanager
@@ -130,8 +132,11 @@ def _free_port(note: Path) -> int | None:
 class Reloader:
     """Runs commands, and runs them anew when a source file below a folder changes."""
 
-    def __init__(self, commands: Mapping[str, Sequence[str]], folder: Path, pass_fds: Sequence[int] = ()) -> None:
+    def __init__(
+        self, commands: Mapping[str, Sequence[str]], folder: Path, *, before: Sequence[str] = (), pass_fds: Sequence[int] = ()
+    ) -> None:
         self._commands = commands  # by what they are called
+        self._before = before  # must succeed before they are started
         self._pass_fds = pass_fds
         self._sources = Sources(folder)
         self._stopping = asyncio.Event()
@@ -142,8 +147,9 @@ class Reloader:
         on_signals(self.stop)
         with Lifeline() as lifeline:
             while not self._stopping.is_set():
+                commands = self._commands if await self._prepare(lifeline) else {}
                 self._children = {
-                    name: await lifeline.start(command, pass_fds=self._pass_fds) for name, command in self._commands.items()
+                    name: await lifeline.start(command, pass_fds=self._pass_fds) for name, command in commands.items()
                 }
                 if changed := await self._await_change():
                     say(f"{', '.join(changed)} changed: starting anew")
@@ -156,6 +162,22 @@ class Reloader:
                 if child.returncode is None:
                     child.terminate()
         self._stopping.set()
+
+    async def _prepare(self, lifeline: Lifeline) -> bool:
+        """Run what comes first, and show what it says unless it had nothing to do."""
+        if not self._before:
+            return True
+        with tempfile.TemporaryFile() as output:
+            child = await lifeline.start(self._before, output)
+            self._children = {"migration": child}
+            failed = await child.wait()
+            output.seek(0)
+            said = output.read().decode(errors="replace").rstrip()
+        if failed and not self._stopping.is_set():
+            say(f"{said}\nthe migration {describe_exit(failed)}: it is started again when a file changes")
+        elif said.startswith("applied"):
+            say(said)
+        return not failed and not self._stopping.is_set()
 
     async def _await_change(self) -> list[str]:
         ended: dict[asyncio.Task[Any], str] = {asyncio.create_task(child.wait()): name for name, child in self._children.items()}

@@ -8,11 +8,15 @@ import sys
 
 import typer
 
+from rota.cli.locate import AppOption
+from rota.cli.migrate import folders_of
 from rota.cli.output import JsonOption, format_cell, print_json, say
 from rota.config import load_with_sources
 from rota.config.variables import unknown_variables
 from rota.control.doctor import Finding, examine
-from rota.control.doctor.finding import warn
+from rota.control.doctor.finding import fail, warn
+from rota.db.migrations import Folders
+from rota.errors import RotaError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -20,12 +24,14 @@ COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @app.command()
-def doctor(as_json: JsonOption = False) -> None:
+def doctor(location: AppOption = None, as_json: JsonOption = False) -> None:
     """Check the database and the workers, and name what is wrong.
+
+    The application, if one is found, says which tables the database must have beside Rota's own.
 
     The exit code is 1 when something does not work.
     """
-    findings = asyncio.run(_examine(quiet=as_json))
+    findings = asyncio.run(_examine(location, quiet=as_json))
     if as_json:
         print_json(findings)
     failed = sum(finding.level == "fail" for finding in findings)
@@ -36,13 +42,20 @@ def doctor(as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-async def _examine(*, quiet: bool) -> list[Finding]:
+async def _examine(location: str | None, *, quiet: bool) -> list[Finding]:
     database = load_with_sources().checked().database
     findings = [warn("settings", sentence, "correct or remove the variable") for sentence in unknown_variables().values()]
+    folders: Folders = {}
+    try:
+        folders = folders_of(location)
+    except RotaError as error:  # the database can be looked at all the same
+        findings.append(fail("application", str(error), "correct it; its tables were not looked for"))
     if not quiet:
         for finding in findings:
             _print(finding)
-    async for finding in examine(database.dsn, pooled=database.pooled, connect_timeout_s=round(database.connect_timeout_s)):
+    async for finding in examine(
+        database.dsn, folders, pooled=database.pooled, connect_timeout_s=round(database.connect_timeout_s)
+    ):
         findings.append(finding)
         if not quiet:
             _print(finding)

@@ -1,4 +1,4 @@
-"""`rota feeds`: add, list, entries, import, remove, migrate."""
+"""`rota feeds`: add, list, entries, import, remove."""
 
 from __future__ import annotations
 
@@ -28,22 +28,6 @@ WhichArgument = Annotated[str, typer.Argument(metavar="FEED", help="The feed's n
 SubscriberOption = Annotated[
     str | None, typer.Option("--as", metavar="NAME", help="The subscriber; else who runs the command.", show_default=False)
 ]
-
-
-@app.command()
-def migrate(as_json: JsonOption = False) -> None:
-    """Make the tables of feeds, or bring them up to date."""
-    import psycopg
-
-    from rota.apps.feeds import migrate as apply
-    from rota.config import load_settings
-
-    with psycopg.connect(load_settings().database.dsn, autocommit=True, application_name="rota cli") as conn:
-        applied = apply(conn)
-    if as_json:
-        print_json({"applied": applied})
-        return
-    say(f"applied {len(applied)} of the migrations of feeds" if applied else "the tables of feeds are up to date")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`rota migrate`: the schema, up and down."""
+"""`rota migrate`: the schema of Rota and of included applications, up and down."""
 
 from __future__ import annotations
 
@@ -9,65 +9,97 @@ from typing import Annotated, Any, cast
 import psycopg
 import typer
 
+from rota.cli.locate import AppOption, find_app
 from rota.cli.output import JsonOption, YesOption, confirm, print_json, print_table, say
 from rota.config import load_settings
 from rota.db import grants, migrations
+from rota.engine.supervisor import end_with_parent
 from rota.errors import NotFound, UsageError
 
 app = typer.Typer(help="Bring the database's schema up or down.", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
+OfOption = Annotated[
+    str | None,
+    typer.Option(
+        "--of", metavar="NAMESPACE", help="Only these migrations: rota, or the namespace of an included application.",
+        show_default=False,
+    ),
+]  # fmt: skip
+
+
 @app.command()
 def up(
-    to: Annotated[int | None, typer.Option(help="Stop at this number; else go to the newest.")] = None,
+    of: OfOption = None,
+    to: Annotated[
+        int | None, typer.Option(help="Stop at this number, of Rota's own unless --of says else. Default: the newest.")
+    ] = None,
+    location: AppOption = None,
 ) -> None:
-    """Apply the migrations that the database lacks."""
-    _check_number(to)
+    """Apply the migrations that the database lacks: Rota's, and those of the applications that yours includes."""
+    end_with_parent()
+    folders = folders_of(location)
+    of = _checked(folders, of or (migrations.OWN if to is not None else None), to)
     with _connect() as conn:
-        done = migrations.up(conn, to=to)
+        done = migrations.up(conn, folders, of=of, to=to)
     for migration in done:
-        say(f"applied {migration.number:04} {migration.name}")
+        say(f"applied {migration}")
     if not done:
         say("nothing to do: the database is up to date")
 
 
 @app.command()
 def down(
-    to: Annotated[int, typer.Option(help="The last number to keep; 0 removes everything of Rota.")],
+    to: Annotated[
+        int, typer.Option(help="The last number to keep; 0 removes everything, and of Rota's own also the applications'.")
+    ],
+    of: OfOption = None,
+    location: AppOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Roll back the migrations above a number, with their data."""
-    _check_number(to)
+    """Roll back the migrations above a number, with their data: Rota's own, or those that --of names."""
+    folders = folders_of(location)
+    of = _checked(folders, of, to) or migrations.OWN
     with _connect() as conn:
-        doomed = [state for state in migrations.status(conn) if state.applied_at is not None and state.number > to]
+        applied = {(each.namespace, each.number) for each in migrations.status(conn, folders) if each.applied_at is not None}
+        doomed = [each for each in migrations.unwanted(folders, of=of, to=to) if (each.namespace, each.number) in applied]
         if doomed:
-            names = ", ".join(f"{state.number:04} {state.name}" for state in reversed(doomed))
-            confirm(f"Rolling back {names} deletes the jobs and the history that are in their tables. Go on?", yes=yes)
-        done = migrations.down(conn, to=to)
+            confirm(f"Rolling back {', '.join(map(str, doomed))} deletes all data in their tables. Continue?", yes=yes)
+        done = migrations.down(conn, folders, of=of, to=to)
     for migration in done:
-        say(f"rolled back {migration.number:04} {migration.name}")
+        say(f"rolled back {migration}")
     if not done:
-        say(f"nothing to do: the database has no migration above {to:04}")
+        say(f"nothing to do: the database has no migration of {of} above {to:04}")
 
 
 @app.command()
-def status(as_json: JsonOption = False) -> None:
-    """Show which migrations the database has.
+def status(location: AppOption = None, as_json: JsonOption = False) -> None:
+    """Show which migrations the database has: Rota's, and those of the applications that yours includes.
 
     The exit code is 6 when it lacks some of this version.
     """
+    folders = folders_of(location)
     with _connect() as conn:
-        states = migrations.status(conn)
+        states = migrations.status(conn, folders)
     if as_json:
         print_json(
-            [{"number": each.number, "name": each.name, "state": _word(each), "applied_at": each.applied_at} for each in states]
+            [
+                {
+                    "namespace": each.namespace,
+                    "number": each.number,
+                    "name": each.name,
+                    "state": _word(each),
+                    "applied_at": each.applied_at,
+                }
+                for each in states
+            ]
         )
     else:
         print_table(
-            ["number", "name", "state", "applied at"],
-            [[f"{each.number:04}", each.name, _word(each), each.applied_at] for each in states],
+            ["namespace", "number", "name", "state", "applied at"],
+            [[each.namespace, f"{each.number:04}", each.name, _word(each), each.applied_at] for each in states],
         )
-    migrations.require_current(states)
+    migrations.require_current([each for each in states if not each.unknown])
 
 
 @app.command()
@@ -97,14 +129,25 @@ def _connect() -> Iterator[psycopg.Connection[Any]]:
         yield conn
 
 
-def _check_number(to: int | None) -> None:
+def folders_of(location: str | None = None) -> migrations.Folders:
+    """Return where the migrations of included applications are: those of the application found, else of `app.apps`."""
+    from rota.app import Rota
+
+    return (find_app(location) or Rota()).migrations
+
+
+def _checked(folders: migrations.Folders, of: str | None, to: int | None) -> str | None:
+    """Refuse a namespace or a number that does not exist."""
+    if of not in (None, migrations.OWN, *folders):
+        raise NotFound(f"there are no migrations of {of!r}: there are {', '.join([migrations.OWN, *folders])}")
     if to is None:
-        return
+        return of
     if to < 0:
         raise UsageError(f"--to={to} is out of range: from 0, which is no migration at all")
-    numbers = [migration.number for migration in migrations.available()]
+    numbers = [each.number for each in migrations.collect(folders) if each.namespace == (of or migrations.OWN)]
     if to and to not in numbers:
         raise NotFound(f"there is no migration {to:04}: this version has {numbers[0]:04} to {numbers[-1]:04}")
+    return of
 
 
 def _word(state: migrations.Status) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.errors import DatabaseError, Forbidden, RotaError, UsageError
+from rota.errors import DatabaseError, Forbidden, NotMigrated, RotaError, UsageError
 from rota.model.duration import parse_duration, show_duration
 
 JSON_VERSION = 1  # of the shape that `--json` prints: it goes up when a field is renamed or removed
@@ -99,7 +99,8 @@ def explain_driver_error(error: BaseException) -> RotaError | None:
 
     match error:
         case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedFunction() | psycopg.errors.InvalidSchemaName():
-            return DatabaseError(f"{_first_line(error)}: this database lacks Rota's schema; run `rota migrate up`")
+            hint = "run `rota migrate up`, which also creates the tables of applications that yours includes"
+            return NotMigrated(f"{_first_line(error)}: {hint}")
         case psycopg.errors.LockNotAvailable():
             return DatabaseError("another session holds a lock that is needed here; nothing was changed: try again in a moment")
         case psycopg.errors.InsufficientPrivilege():

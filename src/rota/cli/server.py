@@ -92,7 +92,7 @@ def _serve(location: str | None, listening: socket.socket, on_listening: Callabl
     from rota.server.run import serve
 
     application = find_app(location) or _bare_app()
-    check_schema(application.settings.database)
+    check_schema(application.settings.database, application.migrations)
     garbage.settle()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         raise typer.Exit(runner.run(serve(application, listening, on_signals, on_listening)))

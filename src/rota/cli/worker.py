@@ -59,7 +59,7 @@ def worker(
         chosen["queues"] = settings.jobs.queues
     if concurrency:
         chosen["concurrency"] = concurrency
-    check_schema(application.settings.database)
+    check_schema(application.settings.database, application.migrations)
     _work(application, chosen, metrics_port)
 
 

@@ -6,9 +6,9 @@ from types import TracebackType
 
 import psycopg
 
-from rota.errors import DatabaseError
+from rota.errors import DatabaseError, NotMigrated
 
-_NOT_MIGRATED = {"3F000", "42883", "42P01"}  # no such schema, function, table
+_UNDEFINED = {"3F000", "42883", "42P01", "42703"}  # no such schema, function, table, column
 _AWAY = {"57P01", "57P02", "57P03", "25006", "53300"}  # shut down, crashed, starting, a standby, full
 
 
@@ -18,23 +18,35 @@ class Explained:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if isinstance(error, Exception) and (message := _explain(error)) is not None:
-            raise DatabaseError(message) from error
+        if isinstance(error, Exception) and (explanation := _explain(error)) is not None:
+            raise explanation from error
 
 
 explained = Explained()
 
 
-def _explain(error: Exception) -> str | None:
-    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    words = str(error).strip().partition("\n")[0]
-    if state in _NOT_MIGRATED and "rota" in words:
-        return f"the database lacks Rota's schema, or has an old one ({words}): run `rota migrate up`"
+def not_migrated(error: Exception) -> NotMigrated | None:
+    """Return the error to raise where one of a driver's says that something is undefined: a schema, function, table or column."""
+    return NotMigrated(f"{_words(error)}: run `rota migrate up`") if _state(error) in _UNDEFINED else None
+
+
+def _explain(error: Exception) -> DatabaseError | None:
+    state, words = _state(error), _words(error)
+    if "rota" in words and (missing := not_migrated(error)) is not None:  # else it is the caller's own SQL
+        return missing
     if state in _AWAY or str(state).startswith("08"):
-        return f"PostgreSQL is away: {words}"
+        return DatabaseError(f"PostgreSQL is away: {words}")
     if state is None and _is_lost_connection(error, words):
-        return f"PostgreSQL cannot be reached: {words or type(error).__name__}"
+        return DatabaseError(f"PostgreSQL cannot be reached: {words or type(error).__name__}")
     return None
+
+
+def _state(error: Exception) -> str | None:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
+def _words(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _is_lost_connection(error: Exception, words: str) -> bool:

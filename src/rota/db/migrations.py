@@ -1,25 +1,42 @@
-"""Numbered SQL migrations, up and down, one process at a time."""
+"""Numbered SQL migrations, up and down, one process at a time: Rota's own, and those of included applications.
+
+An application registers its folder under a namespace in `Rota.migrations`. All share one ledger, `rota.migration`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import import_module
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import dict_row
 
 from rota.db.connection import AsyncConn
-from rota.errors import DatabaseError, MigrationError
+from rota.errors import ConfigError, DatabaseError, MigrationError, NotMigrated
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 OLDEST_POSTGRES = 14
 LOCK_KEY = 0x726F7461  # "rota" in ASCII: one advisory lock for everything that changes the schema
 LOCK_TIMEOUT = "5s"  # a migration that waits for a table lock makes every query behind it wait too
+OWN = "rota"
+OWN_FOLDER = "rota.db:schema"
+NAMED = 5  # missing migrations that an error lists by name
+
+Folders = Mapping[str, str]  # of included applications: "package:folder" by namespace
+NO_FOLDERS: Folders = MappingProxyType({})
 
 _FILE_NAME = re.compile(r"(\d{4})_(\w+)\.up\.sql")
+_NAMESPACE = re.compile(r"[a-z_][a-z0-9_]{0,49}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +47,14 @@ class Migration:
     name: str
     up: str
     down: str
+    namespace: str = OWN
 
     @property
     def checksum(self) -> str:
         return hashlib.sha256(self.up.encode()).hexdigest()
+
+    def __str__(self) -> str:
+        return label(self.namespace, self.number, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +66,62 @@ class Status:
     applied_at: datetime | None
     changed: bool = False
     unknown: bool = False
+    namespace: str = OWN
+
+    def __str__(self) -> str:
+        return label(self.namespace, self.number, self.name)
 
 
-def available() -> list[Migration]:
-    """The migrations that come with this version of Rota, in order."""
-    folder = files("rota.db") / "schema"
-    found = []
-    for entry in folder.iterdir():
-        if match := _FILE_NAME.fullmatch(entry.name):
-            number, name = match.groups()
-            down = folder / f"{number}_{name}.down.sql"
-            found.append(Migration(int(number), name, entry.read_text("utf-8"), down.read_text("utf-8")))
-    return sorted(found, key=lambda migration: migration.number)
+def label(namespace: str, number: int, name: str) -> str:
+    """Return a migration's name for messages: `0003 schedules`, or `feeds 0001 feeds` of an included application."""
+    return f"{number:04} {name}" if namespace == OWN else f"{namespace} {number:04} {name}"
 
 
-def up(conn: psycopg.Connection[Any], *, to: int | None = None) -> list[Migration]:
-    """Applies what is missing, up to number `to`; each migration in a transaction of its own."""
+def available(namespace: str = OWN, folder: str = OWN_FOLDER) -> list[Migration]:
+    """Return the migrations in a folder, in order. Raises `ConfigError` if the folder or a way back is missing."""
+    if not _NAMESPACE.fullmatch(namespace):
+        raise ConfigError(f"namespace {namespace!r} of migrations is not allowed: lowercase letters, digits and _, at most 50")
+    found: dict[int, Migration] = {}
+    for number, (name, entry, down) in _read_folder(namespace, folder):
+        if number in found:
+            raise ConfigError(f"{folder} has two migrations {number:04}: {found[number].name} and {name}")
+        found[number] = Migration(number, name, entry.read_text("utf-8"), down.read_text("utf-8"), namespace)
+    if not found:
+        raise ConfigError(f"{folder} has no migrations: their files are named 0001_name.up.sql and 0001_name.down.sql")
+    return [found[number] for number in sorted(found)]
+
+
+def collect(folders: Folders = NO_FOLDERS) -> list[Migration]:
+    """Return Rota's migrations, then those of included applications in the order of their registration."""
+    if OWN in folders:
+        raise ConfigError(f"namespace {OWN!r} of migrations is not allowed: it belongs to Rota itself")
+    return [*available(), *(each for namespace, folder in folders.items() for each in available(namespace, folder))]
+
+
+def up(
+    conn: psycopg.Connection[Any], folders: Folders = NO_FOLDERS, *, of: str | None = None, to: int | None = None
+) -> list[Migration]:
+    """Apply what is missing, each migration in a transaction of its own.
+
+    With `of` only that namespace, up to number `to`. Raises `NotMigrated` if Rota's own migrations, which come first, are missing.
+    """
     _check_server(conn)
-    wanted = [migration for migration in available() if to is None or migration.number <= to]
-    return [migration for migration in wanted if _step_up(conn, migration)]
+    all_of_them = collect(folders)
+    wanted = [each for each in all_of_them if of in (None, each.namespace) and (to is None or each.number <= to)]
+    applied = _applied(conn)
+    if of not in (None, OWN):
+        require_current(status(conn))
+    missing = [each for each in wanted if not _is_applied(each, applied)]
+    return [each for each in missing if _step_up(conn, each)]
 
 
-def down(conn: psycopg.Connection[Any], *, to: int) -> list[Migration]:
-    """Rolls back every migration above number `to` (0 removes Rota's schema)."""
-    unwanted = [migration for migration in reversed(available()) if migration.number > to]
-    done = [migration for migration in unwanted if _step_down(conn, migration)]
-    if to == 0:
+def down(conn: psycopg.Connection[Any], folders: Folders = NO_FOLDERS, *, of: str = OWN, to: int) -> list[Migration]:
+    """Roll back every migration of a namespace above number `to`.
+
+    Rolling back all of Rota's own rolls back those of included applications first, and removes the schema `rota`.
+    """
+    done = [each for each in unwanted(folders, of=of, to=to) if _step_down(conn, each)]
+    if of == OWN and to == 0:
         with conn.transaction():
             _lock(conn)
             conn.execute("DROP TABLE IF EXISTS rota.migration")
@@ -78,42 +129,79 @@ def down(conn: psycopg.Connection[Any], *, to: int) -> list[Migration]:
     return done
 
 
-def status(conn: psycopg.Connection[Any]) -> list[Status]:
-    """Every migration this version or this database knows."""
+def unwanted(folders: Folders = NO_FOLDERS, *, of: str = OWN, to: int) -> list[Migration]:
+    """Return what `down` rolls back, in its order, whether the database has it or not."""
+    everything = of == OWN and to == 0
+    return [each for each in reversed(collect(folders)) if everything or (each.namespace == of and each.number > to)]
+
+
+def status(conn: psycopg.Connection[Any], folders: Folders = NO_FOLDERS) -> list[Status]:
+    """Return every migration that this version or this database knows."""
     applied = _applied(conn)
     states = []
-    for migration in available():
-        row = applied.pop(migration.number, None)
+    for migration in collect(folders):
+        row = applied.pop((migration.namespace, migration.number), None)
         states.append(
             Status(
                 migration.number,
                 migration.name,
                 row["applied_at"] if row else None,
                 changed=row is not None and row["checksum"] != migration.checksum,
+                namespace=migration.namespace,
             )
         )
-    states += [Status(number, row["name"], row["applied_at"], unknown=True) for number, row in applied.items()]
-    return states
+    left = ((namespace, number, row) for (namespace, number), row in applied.items())
+    return states + [Status(number, row["name"], row["applied_at"], unknown=True, namespace=of) for of, number, row in left]
 
 
 def require_current(states: list[Status]) -> None:
-    """Raises unless every migration of this version has been applied."""
-    missing = [state for state in states if state.applied_at is None]
-    if missing:
-        raise DatabaseError(
-            f"the database lacks {len(missing)} of Rota's migrations (the first is {missing[0].number:04} {missing[0].name}): "
-            "run `rota migrate up`"
-        )
+    """Raise `NotMigrated` unless every migration of this version has been applied."""
+    if missing := [state for state in states if state.applied_at is None]:
+        raise NotMigrated(f"{describe_missing(missing)}: run `rota migrate up`")
 
 
-async def lacking(conn: AsyncConn) -> list[Migration]:
-    """The migrations of this version that a database has not."""
+def describe_missing(missing: Sequence[Migration | Status]) -> str:
+    """Return the sentence that says which migrations a database lacks."""
+    names = ", ".join(map(str, missing[:NAMED])) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
+    return f"the database lacks {len(missing)} {'migration' if len(missing) == 1 else 'migrations'}: {names}"
+
+
+async def lacking(conn: AsyncConn, folders: Folders = NO_FOLDERS) -> list[Migration]:
+    """Return the migrations of this version that a database has not."""
     try:
-        rows = await (await conn.execute("SELECT number FROM rota.migration")).fetchall()
+        rows = await (await conn.execute("SELECT namespace, number FROM rota.migration")).fetchall()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         rows = []
-    applied = {number for (number,) in rows}
-    return [migration for migration in available() if migration.number not in applied]
+    applied = set(rows)
+    return [each for each in collect(folders) if (each.namespace, each.number) not in applied]
+
+
+def _read_folder(namespace: str, folder: str) -> Iterable[tuple[int, tuple[str, Traversable, Traversable]]]:
+    package, _, inner = folder.partition(":")
+    try:
+        module = import_module(package)
+        root = files(module) if hasattr(module, "__path__") else Path(module.__file__ or "").parent
+        place = root / inner
+        entries = sorted(place.iterdir(), key=lambda entry: entry.name)
+    except (ImportError, OSError) as error:
+        raise ConfigError(f"the migrations of {namespace!r} are not found at {folder!r}: {error}") from None
+    for entry in entries:
+        if match := _FILE_NAME.fullmatch(entry.name):
+            number, name = match.groups()
+            down = place / f"{number}_{name}.down.sql"
+            if not down.is_file():
+                raise ConfigError(f"{folder} has {entry.name} and no {down.name}, which rolls it back")
+            yield int(number), (name, entry, down)
+
+
+def _is_applied(migration: Migration, applied: Mapping[tuple[str, int], dict[str, Any]]) -> bool:
+    row = applied.get((migration.namespace, migration.number))
+    if row is not None and row["checksum"] != migration.checksum:
+        raise MigrationError(
+            f"migration {migration} was applied on {row['applied_at']:%Y-%m-%d} "
+            "with another text: the files of this version do not belong to this database"
+        )
+    return row is not None
 
 
 def _step_up(conn: psycopg.Connection[Any], migration: Migration) -> bool:
@@ -122,21 +210,15 @@ def _step_up(conn: psycopg.Connection[Any], migration: Migration) -> bool:
         conn.execute("CREATE SCHEMA IF NOT EXISTS rota")
         conn.execute(
             """CREATE TABLE IF NOT EXISTS rota.migration (
-                   number integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
-                   applied_at timestamptz NOT NULL DEFAULT now())"""
+                   namespace text NOT NULL DEFAULT 'rota', number integer NOT NULL, name text NOT NULL, checksum text NOT NULL,
+                   applied_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (namespace, number))"""
         )
-        row = _applied(conn).get(migration.number)
-        if row is not None:
-            if row["checksum"] != migration.checksum:
-                raise MigrationError(
-                    f"migration {migration.number:04} {migration.name} was applied on {row['applied_at']:%Y-%m-%d} "
-                    "with another text: the files of this version do not belong to this database"
-                )
+        if _is_applied(migration, _applied(conn)):  # by another process, while we waited for the lock
             return False
         conn.execute(migration.up.encode(), prepare=False)
         conn.execute(
-            "INSERT INTO rota.migration (number, name, checksum) VALUES (%s, %s, %s)",
-            [migration.number, migration.name, migration.checksum],
+            "INSERT INTO rota.migration (namespace, number, name, checksum) VALUES (%s, %s, %s, %s)",
+            [migration.namespace, migration.number, migration.name, migration.checksum],
         )
     return True
 
@@ -145,12 +227,24 @@ def _step_down(conn: psycopg.Connection[Any], migration: Migration) -> bool:
     with conn.transaction():
         _lock(conn)
         applied = _applied(conn)
-        if newer := [row["name"] for number, row in applied.items() if number > migration.number]:
-            raise MigrationError(f"roll back {', '.join(newer)} first, with the version of Rota that brought it")
-        if migration.number not in applied:
+        standing = [
+            label(namespace, number, row["name"])
+            for (namespace, number), row in applied.items()
+            if (namespace == migration.namespace and number > migration.number)
+            or (namespace != OWN and migration.namespace == OWN and migration.number == 1)
+        ]
+        if standing:
+            raise MigrationError(f"roll back {', '.join(standing)} first, with the version or the application that brought it")
+        if (migration.namespace, migration.number) not in applied:
             return False
-        conn.execute(migration.down.encode(), prepare=False)
-        conn.execute("DELETE FROM rota.migration WHERE number = %s", [migration.number])
+        try:
+            conn.execute(migration.down.encode(), prepare=False)
+        except psycopg.errors.DependentObjectsStillExist as error:
+            first, *more = (error.diag.message_detail or str(error)).splitlines()
+            raise MigrationError(
+                f"{migration} cannot be rolled back: {first}{' and more' if more else ''}; roll that back first, with --of"
+            ) from error
+        conn.execute("DELETE FROM rota.migration WHERE (namespace, number) = (%s, %s)", [migration.namespace, migration.number])
     return True
 
 
@@ -160,12 +254,14 @@ def _lock(conn: psycopg.Connection[Any]) -> None:
     conn.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 
 
-def _applied(conn: psycopg.Connection[Any]) -> dict[int, dict[str, Any]]:
+def _applied(conn: psycopg.Connection[Any]) -> dict[tuple[str, int], dict[str, Any]]:
     with conn.cursor(row_factory=dict_row) as cursor:
         if cursor.execute("SELECT to_regclass('rota.migration') AS there").fetchone() == {"there": None}:
             return {}
-        rows = cursor.execute("SELECT number, name, checksum, applied_at FROM rota.migration ORDER BY number").fetchall()
-    return {row["number"]: row for row in rows}
+        rows = cursor.execute(
+            "SELECT namespace, number, name, checksum, applied_at FROM rota.migration ORDER BY namespace = 'rota' DESC, 1, 2"
+        ).fetchall()
+    return {(row["namespace"], row["number"]): row for row in rows}
 
 
 def _check_server(conn: psycopg.Connection[Any]) -> None:

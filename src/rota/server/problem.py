@@ -19,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rota.db.connection import is_disconnect
-from rota.errors import AuthError, ConfigError, DatabaseError, RateLimited, RotaError
+from rota.db.failures import not_migrated
+from rota.errors import AuthError, ConfigError, DatabaseError, NotMigrated, RateLimited, RotaError
 from rota.model.redact import redact_text
 from rota.server.scope import REQUEST_ID
 
@@ -51,7 +52,6 @@ CODES: Mapping[int, tuple[str, str]] = {
     503: ("unavailable", "this cannot be answered now: try again in a moment"),
 }
 AWAY = "the database cannot be reached now: try again in a moment"
-NOT_MIGRATED = "the database lacks Rota's schema, or has an old one: run `rota migrate up`"
 TOO_SLOW = "the database took too long to answer this: ask for less, with a narrower filter or a smaller limit"
 LOCKED = "somebody else is changing the same thing: try again in a moment"
 NOT_SET_UP = "this server is not set up for that: its log says which setting is missing"
@@ -91,6 +91,8 @@ def of_error(error: Exception, request_id: str | None = None) -> Response:
     """The answer that an error becomes: the one place where errors are mapped to HTTP."""
     if isinstance(error, RotaError):
         return _of_ours(error, request_id)
+    if isinstance(error, psycopg.Error) and (missing := not_migrated(error)) is not None:
+        return _of_ours(missing.with_traceback(error.__traceback__), request_id)
     if isinstance(error, psycopg.errors.QueryCanceled):
         return problem(503, "too_slow", TOO_SLOW, request_id=request_id)
     if isinstance(error, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
@@ -111,11 +113,13 @@ def of_error(error: Exception, request_id: str | None = None) -> Response:
 
 
 def _of_ours(error: RotaError, request_id: str | None) -> Response:
+    if isinstance(error, NotMigrated):
+        log.error("a request needs what the database lacks: %s", error, exc_info=error)  # or it is a mistake in its SQL
+        return problem(503, error.code, str(error), request_id=request_id)
     if isinstance(error, DatabaseError):
         # What the driver says names hosts and users, which are nobody's business.
         log.warning("a request found no database: %s", error)
-        words = NOT_MIGRATED if "rota migrate up" in str(error) else AWAY
-        return problem(503, error.code, words, request_id=request_id)
+        return problem(503, error.code, AWAY, request_id=request_id)
     if error.http_status == 500:
         if not isinstance(error, ConfigError):
             return unexpected(error, request_id)

@@ -43,10 +43,10 @@ class Readiness:
     async def _look(self) -> str | None:
         try:
             async with asyncio.timeout(LOOK_WITHIN_S), self._state.connection() as conn:
-                lacking = await migrations.lacking(conn)
+                lacking = await migrations.lacking(conn, self._state.app.migrations)
         except (RotaError, psycopg.Error, TimeoutError) as error:
             log.warning("not ready: %s", error or type(error).__name__)
             return "the database cannot be reached"
         if lacking:
-            return f"the database lacks {len(lacking)} of Rota's migrations: run `rota migrate up`"
+            return f"{migrations.describe_missing(lacking)}: run `rota migrate up`"
         return None

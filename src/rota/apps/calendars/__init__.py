@@ -58,6 +58,7 @@ async def sync_pair_regularly(ctx: Context, calendar_pair_id: str) -> timedelta:
 def install(app: Rota) -> Recurring[..., Any]:
     """Adds the tasks to an application; gives the recurring one, whose rows are the pairs that are synchronised by themselves."""
     settings = app.settings
+    app.migrations["calendars"] = "rota.apps.calendars:schema"
     app.sealed_columns += ["rota_calendars.pair.first_sealed", "rota_calendars.pair.second_sealed"]
 
     @wraps(sync_pair)

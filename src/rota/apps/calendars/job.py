@@ -11,7 +11,7 @@ import psycopg
 from rota import Context, Snooze
 from rota.apps.calendars import pairs
 from rota.apps.calendars.errors import Busy, CalendarError
-from rota.apps.calendars.ledger import Ledger, ensure_schema
+from rota.apps.calendars.ledger import Ledger
 from rota.apps.calendars.model import SIDES, Pair, Report, Window
 from rota.apps.calendars.sync import Sync
 from rota.config import Settings
@@ -60,7 +60,6 @@ async def synchronise(
 
 async def _find(ctx: Context, pair_id: str, connector: str) -> Pair:
     async with ctx.connection() as conn:
-        await ensure_schema(conn)
         pair = await pairs.need(conn, pair_id)
     if connector not in (pair.first.connector, pair.second.connector):
         raise UsageError(

@@ -16,12 +16,10 @@ from psycopg.types.json import Jsonb
 
 from rota import Context
 from rota.apps.calendars.model import SIDES, End, Intent, Pair, Resource, Side, State, Window
-from rota.errors import ConfigError
 
 Conn = psycopg.AsyncConnection[Any]
 Opens = Callable[[], AbstractAsyncContextManager[Conn]]
 
-SCHEMA_LOCK = 0x726F746163616C  # "rotacal" in ASCII
 KEPT = timedelta(days=180)  # summaries, and what lost in conflicts
 
 
@@ -35,22 +33,6 @@ def _blocks(text: str) -> dict[str, LiteralString]:
 
 
 SQL = _blocks(_load("ledger.sql"))
-
-
-async def ensure_schema(conn: Conn) -> bool:
-    """Makes the application's tables where they are missing; says whether they were."""
-    if (await (await conn.execute("SELECT to_regclass('rota_calendars.version') IS NOT NULL")).fetchone()) == (True,):
-        return False
-    try:
-        async with conn.transaction():
-            await conn.execute("SELECT pg_advisory_xact_lock(%s)", [SCHEMA_LOCK])
-            await conn.execute(_load("schema.sql").encode(), prepare=False)
-    except psycopg.errors.InsufficientPrivilege:
-        raise ConfigError(
-            "the tables of rota.apps.calendars are missing, and the database's user may not make them: "
-            "run `rota calendars migrate` as one who may"
-        ) from None
-    return True
 
 
 class Ledger:

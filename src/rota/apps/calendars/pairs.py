@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from rota import seal, unseal
 from rota.apps.calendars.connectors import Calendar, Place, check_name, connector
-from rota.apps.calendars.ledger import SQL, Conn, ensure_schema, get_pair, read_pair
+from rota.apps.calendars.ledger import SQL, Conn, get_pair, read_pair
 from rota.apps.calendars.model import DIRECTIONS, Direction, Pair, Side, Window
 from rota.config import Settings
 from rota.errors import Conflict, NotFound, UsageError
@@ -80,7 +80,6 @@ async def add(
                 raise UsageError(f"the {side} calendar is only read: events can go {towards} only")
     if first == second:
         raise UsageError("both calendars of the pair are the same one")
-    await ensure_schema(conn)
     parameters = {
         "id": id, "direction": direction, "every": every, "past": past, "future": future,
         "first_connector": first.connector, "first_shown": opened["first"].shown, "first_sealed": _seal(id, "first", first.place),
@@ -99,7 +98,6 @@ async def get(conn: Conn, id: str) -> PairView:
 
 async def need(conn: Conn, id: str) -> Pair:
     """A pair with its sealed places; NotFound if there is none."""
-    await ensure_schema(conn)
     pair = await get_pair(conn, id)
     if pair is None:
         raise NotFound(f"there is no pair {id!r} of calendars: `rota calendars pairs list` shows those there are")
@@ -108,7 +106,6 @@ async def need(conn: Conn, id: str) -> Pair:
 
 async def list_all(conn: Conn) -> list[PairView]:
     """All pairs, by name."""
-    await ensure_schema(conn)
     rows = await (await conn.execute(SQL["pairs_list"])).fetchall()
     return [_view(read_pair(row)) for row in rows]
 

@@ -13,11 +13,10 @@ from rota import Rota
 from rota.apps.feeds.document import NotAFeed
 from rota.apps.feeds.options import Options
 from rota.apps.feeds.records import Feed, FeedDetail, FeedEntry, FullEntry
-from rota.apps.feeds.schema import migrate
 from rota.apps.feeds.service import Feeds
 from rota.apps.feeds.subscribing import Subscribed
 
-__all__ = ["Feed", "FeedDetail", "FeedEntry", "Feeds", "FullEntry", "NotAFeed", "Options", "Subscribed", "install", "migrate"]
+__all__ = ["Feed", "FeedDetail", "FeedEntry", "Feeds", "FullEntry", "NotAFeed", "Options", "Subscribed", "install"]
 
 
 def install(app: Rota, **options: Any) -> Feeds:

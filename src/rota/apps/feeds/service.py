@@ -15,7 +15,6 @@ from rota.apps.feeds.addresses import read_address
 from rota.apps.feeds.opml import Opml, read_opml
 from rota.apps.feeds.options import Options
 from rota.apps.feeds.records import Feed, FeedDetail, FeedEntry, FullEntry
-from rota.apps.feeds.schema import explained
 from rota.apps.feeds.subscribing import Subscribed
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ class Feeds:
         self.import_opml = app.task(**work, timeout="1h")(self._bound(handlers.import_opml))
         app.task(**work, schedule=init, system=True)(self._bound(handlers.start_feeds))
         app.routers.append("rota.apps.feeds.routes:router")
+        app.migrations["feeds"] = "rota.apps.feeds:schema"
 
     @property
     def callback_base(self) -> str | None:
@@ -66,49 +66,40 @@ class Feeds:
 
     async def subscribe_many(self, conn: Conn, urls: Iterable[str], subscriber: str) -> list[Subscribed]:
         """Subscribes somebody to several feeds, all or none."""
-        with explained:
-            return await subscribing.subscribe(self, conn, urls, subscriber)
+        return await subscribing.subscribe(self, conn, urls, subscriber)
 
     async def unsubscribe(self, conn: Conn, feed_id: int, subscriber: str) -> bool:
         """Ends a subscription; whether the feed is still fetched, for others."""
-        with explained:
-            return await subscribing.unsubscribe(self, conn, feed_id, subscriber)
+        return await subscribing.unsubscribe(self, conn, feed_id, subscriber)
 
     async def list(self, conn: Conn, **filter: Any) -> list[Feed]:
         """Feeds by their numbers: `health`, `q`, `subscriber`, beyond `after`, at most `limit`."""
-        with explained:
-            return await reading.list_feeds(conn, **filter)
+        return await reading.list_feeds(conn, **filter)
 
     async def get(self, conn: Conn, feed_id: int) -> FeedDetail:
         """One feed."""
-        with explained:
-            return await reading.get_feed(conn, feed_id)
+        return await reading.get_feed(conn, feed_id)
 
     async def find(self, conn: Conn, url: str) -> int:
         """The number of the feed at this address."""
-        with explained:
-            return await reading.find_feed(conn, read_address(url).url)
+        return await reading.find_feed(conn, read_address(url).url)
 
     async def entries(self, conn: Conn, **filter: Any) -> Sequence[FeedEntry]:
         """Entries, the newest first: of `feed_id`, before the number `before`, at most `limit`."""
-        with explained:
-            return await reading.list_entries(conn, **filter)
+        return await reading.list_entries(conn, **filter)
 
     async def entry(self, conn: Conn, entry_id: int) -> FullEntry:
         """One entry with its content."""
-        with explained:
-            return await reading.get_entry(conn, entry_id)
+        return await reading.get_entry(conn, entry_id)
 
     async def summary(self, conn: Conn) -> dict[str, Any]:
         """How feeds are doing, in numbers."""
-        with explained:
-            return await reading.summarize(conn)
+        return await reading.summarize(conn)
 
     async def take_opml(self, conn: Conn, body: bytes, subscriber: str) -> tuple[UUID, Opml]:
         """Reads a list of feeds and has a job subscribe to it; the job's id, and what is in the list."""
         opml = read_opml(body)
-        with explained:
-            return await importing.keep(self, conn, opml.urls, subscriber), opml
+        return await importing.keep(self, conn, opml.urls, subscriber), opml
 
     def import_now(self, conn: Conn, urls: Sequence[str], subscriber: str) -> AsyncIterator[tuple[int, int]]:
         """Subscribes to a list here and now, a hundred at a time; after each hundred how many, and how many are new."""

@@ -19,6 +19,7 @@ from psycopg.rows import class_row
 
 from rota.app import Rota
 from rota.contrib.testing.clock import Clock
+from rota.db import migrations
 from rota.engine.drain import Drain
 from rota.engine.journal import Journal
 from rota.engine.options import WorkerOptions
@@ -178,9 +179,11 @@ class Harness:
 
 @contextmanager
 def harness(app: Rota, dsn: str) -> Iterator[Harness]:
-    """Lets an application work on this database, which gets to know its tasks, for the length of a block."""
+    """Let an application work on this database for a block. The database gets its tasks, and the tables of what it includes."""
     app.import_modules()
     with app.connected_to(dsn), psycopg.connect(dsn, autocommit=True, application_name="rota test") as conn:
+        if app.migrations:
+            migrations.up(conn, app.migrations)
         tasks.sync(conn, tasks=app.tasks.values(), queues=list(app.queues), limits=app.queue_limits)
         rota = Harness(app, dsn, conn)
         try:

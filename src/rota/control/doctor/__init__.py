@@ -12,6 +12,7 @@ from rota.control.doctor import database, server, work
 from rota.control.doctor.finding import Finding, Level, fail
 from rota.db import queries
 from rota.db.connection import AsyncConn
+from rota.db.migrations import NO_FOLDERS, Folders
 
 __all__ = ["Finding", "Level", "examine"]
 
@@ -31,8 +32,11 @@ SCHEMA_CHECKS = (
 )
 
 
-async def examine(dsn: str, *, pooled: bool = False, connect_timeout_s: int = 10) -> AsyncIterator[Finding]:
-    """Yields what each check finds; `pooled` says whether a transaction pooler is meant to stand before PostgreSQL."""
+async def examine(
+    dsn: str, folders: Folders = NO_FOLDERS, *, pooled: bool = False, connect_timeout_s: int = 10
+) -> AsyncIterator[Finding]:
+    """Yields what each check finds; `folders` are those of included applications' migrations, and `pooled` says whether a
+    transaction pooler is meant to stand before PostgreSQL."""
     try:
         conn, other = await asyncio.gather(_connect(dsn, connect_timeout_s), _connect(dsn, connect_timeout_s))
     except psycopg.OperationalError as error:
@@ -43,7 +47,7 @@ async def examine(dsn: str, *, pooled: bool = False, connect_timeout_s: int = 10
         for check in SERVER_CHECKS:
             for finding in await check(conn):
                 yield finding
-        for finding in await asyncio.to_thread(server.migrations, dsn):
+        for finding in await asyncio.to_thread(server.migrations, dsn, folders):
             yield finding
         for finding in await server.listen(conn, other, pooled=pooled):
             yield finding

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -60,29 +61,34 @@ async def durability(conn: AsyncConn) -> list[Finding]:
     return ok("durability", "what is committed survives a crash")
 
 
-def migrations(dsn: str) -> list[Finding]:
-    """Whether the schema is that of this version."""
+def migrations(dsn: str, folders: schema.Folders = schema.NO_FOLDERS) -> list[Finding]:
+    """Whether the schema is that of this version, and of the included applications."""
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as conn:
-        states = schema.status(conn)
-    if changed := [state for state in states if state.changed]:
-        return [
-            fail(
-                "migrations",
-                f"migration {changed[0].number:04} {changed[0].name} was applied with another text",
-                "install the version of Rota that this database belongs to",
-            )
-        ]
-    if missing := [state for state in states if state.applied_at is None]:
-        return [fail("migrations", f"{number(len(missing), 'migration')} missing", "rota migrate up")]
-    if unknown := [state for state in states if state.unknown]:
-        return [
-            warn(
-                "migrations",
-                f"the database has {number(len(unknown), 'migration')} that this version does not know: it is older",
-                "upgrade Rota here too",
-            )
-        ]
-    return ok("migrations", f"all {len(states)} applied")
+        states = schema.status(conn, folders)
+    ours = [state for state in states if state.namespace in (schema.OWN, *folders)]
+    if findings := [
+        fail(
+            "migrations",
+            f"migration {state} was applied with another text",
+            f"install the version of {_owner(state.namespace)} that this database belongs to",
+        )
+        for state in ours
+        if state.changed
+    ]:
+        return findings
+    if missing := [state for state in ours if state.applied_at is None]:
+        findings.append(fail("migrations", schema.describe_missing(missing), "rota migrate up"))
+    unknown = Counter(state.namespace for state in ours if state.unknown)
+    for namespace, count in unknown.items():
+        sentence = (
+            f"the database has {number(count, 'migration')} of {_owner(namespace)} that this version does not know: it is older"
+        )
+        findings.append(warn("migrations", sentence, f"upgrade {_owner(namespace)} here too"))
+    return findings or ok("migrations", f"all {len(ours)} applied")
+
+
+def _owner(namespace: str) -> str:
+    return "Rota" if namespace == schema.OWN else namespace
 
 
 async def clock(conn: AsyncConn) -> list[Finding]:

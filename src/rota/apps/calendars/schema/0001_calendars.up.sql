@@ -1,9 +1,7 @@
--- The tables of the calendar application, in a schema of its own. Every statement can be run again.
-CREATE SCHEMA IF NOT EXISTS rota_calendars;
+-- The tables of the calendar application, in a schema of its own.
+CREATE SCHEMA rota_calendars;
 
-CREATE TABLE IF NOT EXISTS rota_calendars.version (number integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
-
-CREATE TABLE IF NOT EXISTS rota_calendars.pair (
+CREATE TABLE rota_calendars.pair (
     id               text        PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_][A-Za-z0-9_.:@/-]{0,199}$'),
     first_connector  text        NOT NULL,
     first_shown      text        NOT NULL,
@@ -21,7 +19,7 @@ CREATE TABLE IF NOT EXISTS rota_calendars.pair (
 );
 
 -- What was seen of each calendar. One row for each resource, also for those that could not be read.
-CREATE TABLE IF NOT EXISTS rota_calendars.resource (
+CREATE TABLE rota_calendars.resource (
     pair_id    text    NOT NULL REFERENCES rota_calendars.pair ON DELETE CASCADE,
     side       text    NOT NULL CHECK (side IN ('first', 'second')),
     href       text    NOT NULL,
@@ -37,11 +35,11 @@ CREATE TABLE IF NOT EXISTS rota_calendars.resource (
     PRIMARY KEY (pair_id, side, href),
     CHECK (digest IS NULL OR (uid IS NOT NULL AND starts_at IS NOT NULL AND ends_at IS NOT NULL))
 );
-CREATE INDEX IF NOT EXISTS resource_uid ON rota_calendars.resource (pair_id, uid, side);
-CREATE INDEX IF NOT EXISTS resource_problem ON rota_calendars.resource (pair_id) WHERE problem IS NOT NULL;
+CREATE INDEX resource_uid ON rota_calendars.resource (pair_id, uid, side);
+CREATE INDEX resource_problem ON rota_calendars.resource (pair_id) WHERE problem IS NOT NULL;
 
 -- What both sides said when they were last alike, and what we were about to do since then.
-CREATE TABLE IF NOT EXISTS rota_calendars.event (
+CREATE TABLE rota_calendars.event (
     pair_id     text  NOT NULL REFERENCES rota_calendars.pair ON DELETE CASCADE,
     uid         text  NOT NULL,
     base_first  text,
@@ -52,7 +50,7 @@ CREATE TABLE IF NOT EXISTS rota_calendars.event (
 );
 
 -- What lost against another version.
-CREATE TABLE IF NOT EXISTS rota_calendars.conflict (
+CREATE TABLE rota_calendars.conflict (
     id      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     pair_id text        NOT NULL REFERENCES rota_calendars.pair ON DELETE CASCADE,
     uid     text        NOT NULL,
@@ -63,11 +61,11 @@ CREATE TABLE IF NOT EXISTS rota_calendars.conflict (
     job_id  uuid,
     at      timestamptz NOT NULL DEFAULT rota.now()
 );
-CREATE UNIQUE INDEX IF NOT EXISTS conflict_once ON rota_calendars.conflict (pair_id, uid, kind, digest, job_id);
-CREATE INDEX IF NOT EXISTS conflict_at ON rota_calendars.conflict (pair_id, at DESC);
+CREATE UNIQUE INDEX conflict_once ON rota_calendars.conflict (pair_id, uid, kind, digest, job_id);
+CREATE INDEX conflict_at ON rota_calendars.conflict (pair_id, at DESC);
 
 -- One summary for each attempt at a job.
-CREATE TABLE IF NOT EXISTS rota_calendars.summary (
+CREATE TABLE rota_calendars.summary (
     job_id       uuid        NOT NULL,
     attempt      bigint      NOT NULL,
     pair_id      text        NOT NULL,
@@ -85,6 +83,4 @@ CREATE TABLE IF NOT EXISTS rota_calendars.summary (
     PRIMARY KEY (job_id, attempt),
     CHECK ((outcome = 'running') = (finished_at IS NULL))
 );
-CREATE INDEX IF NOT EXISTS summary_pair ON rota_calendars.summary (pair_id, started_at DESC);
-
-INSERT INTO rota_calendars.version (number) VALUES (1) ON CONFLICT DO NOTHING;
+CREATE INDEX summary_pair ON rota_calendars.summary (pair_id, started_at DESC);
