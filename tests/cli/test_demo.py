@@ -22,6 +22,8 @@ from tests.support.processes import alive, descendants, ended_after, running, un
 from tests.support.sign_in import press_button, printed_link, who_am_i
 from tests.support.wait import PATIENCE_S
 
+LINK = re.compile(rb"\x1b\]8;[^;]*;(http[^\x1b]+)\x1b")  # as terminals are told of it, whole although it is shown in two lines
+
 
 @pytest.mark.req("K01", "S02", "R02")
 def test_all_that_can_be_seen_and_done_until_it_is_stopped(folder: Path) -> None:
@@ -82,9 +84,10 @@ def _it_ends_by_itself(folder: Path) -> None:
     assert result.stderr.endswith("nothing is left running\n")
 
 
-def test_ctrl_c_on_a_terminal_ends_the_live_view(folder: Path) -> None:
+def test_on_a_terminal_of_80x24(folder: Path) -> None:
+    """What does not fit is named, the link is replaced once it has been used, and Ctrl-C ends it."""
     terminal, other = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     demo = subprocess.Popen(
         [*command.ROTA, "demo"],
         cwd=folder,
@@ -97,8 +100,11 @@ def test_ctrl_c_on_a_terminal_ends_the_live_view(folder: Path) -> None:
     )
     os.close(other)
     with ended_after(demo):
-        screen = _read_until(terminal, b"charge_card")
+        screen = _read_until(terminal, rb"charge_card[^\0]*Not shown: [a-z, ]+\. Enlarge the terminal to \d+x\d+")
         assert b"jobs/s" in screen
+        link = LINK.findall(screen)[-1]
+        assert press_button(link.decode()) is not None
+        assert b"sign-in" in _read_until(terminal, b"]8;[^;]*;(?!" + re.escape(link) + rb"\x1b)http")
         os.write(terminal, b"\x03")
         assert b"nothing is left running" in _read_until(terminal, b"nothing is left running")
         assert demo.wait(PATIENCE_S) == 0
@@ -118,7 +124,7 @@ def _credentials(folder: Path) -> tuple[str, str]:
 def _read_until(terminal: int, wanted: bytes) -> bytes:
     read = b""
     deadline = time.monotonic() + PATIENCE_S
-    while wanted not in read:
+    while not re.search(wanted, read):
         ready, _, _ = select.select([terminal], [], [], max(0, deadline - time.monotonic()))
         assert ready, read.decode(errors="replace")[-2000:]
         read += os.read(terminal, 65536)

@@ -14,7 +14,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from rota.cli.dev import embedded_database, local_server, sign_in_words
+from rota.cli.dev import embedded_database, local_server, sign_in_link, sign_in_words
 from rota.cli.output import say
 from rota.cli.server import command_of, missing_extra
 from rota.cli.signals import on_signals
@@ -58,20 +58,28 @@ def demo(
         }
         with open(log.name, "a") as own_log, contextlib.ExitStack() as stack:
             configure_logging(load_settings().log, own_log)
-            listening, words = None, []
+            listening, words, link = None, [], None
             if missing := missing_extra():
                 words = [f"There is no server: it needs {', '.join(missing)}; {how_to_install('server')}."]
+                say(words[0])
             else:
                 listening = stack.enter_context(local_server(settings.server.port, secrets.token_urlsafe(48)))
-                words = sign_in_words(listening).splitlines()
-            say("\n".join(words))
+                server, link = sign_in_link(listening)
+                words = [f"Server: {server}"]
+                say(sign_in_words(server, link))
             hints = [*words, f"PostgreSQL: {url}", f"Log: {log.name}"]
-            asyncio.run(_show(url, hints, rate, seconds, log, listening))
+            asyncio.run(_show(url, hints, link, rate, seconds, log, listening))
     say("stopped: nothing is left running")
 
 
 async def _show(
-    url: str, hints: Sequence[str], rate: float, seconds: float | None, log: IO[bytes], listening: socket.socket | None
+    url: str,
+    hints: Sequence[str],
+    link: str | None,
+    rate: float,
+    seconds: float | None,
+    log: IO[bytes],
+    listening: socket.socket | None,
 ) -> None:
     from rota.demo import app as shop
     from rota.demo import stream
@@ -89,7 +97,7 @@ async def _show(
         asyncio.get_running_loop().call_later(seconds, stopping.set)
     view = _live_view if sys.stdout.isatty() else _plain_lines
     working = asyncio.create_task(supervisor.run())
-    busy: set[asyncio.Task[Any]] = {asyncio.create_task(stream(rate)), asyncio.create_task(view(url, hints))}
+    busy: set[asyncio.Task[Any]] = {asyncio.create_task(stream(rate)), asyncio.create_task(view(url, hints, link))}
     stop: asyncio.Task[Any] = asyncio.create_task(stopping.wait())
     try:
         await asyncio.wait({working, stop, *busy}, return_when=asyncio.FIRST_COMPLETED)
@@ -106,19 +114,25 @@ async def _show(
         raise RotaError(f"the workers and the server could not start: see {log.name}")
 
 
-async def _live_view(url: str, hints: Sequence[str]) -> None:
+async def _live_view(url: str, hints: Sequence[str], first_link: str | None) -> None:
+    from psycopg import AsyncConnection
     from rich.live import Live
 
-    from rota.cli.demo_view import render_view, watch
+    from rota.cli.demo_view import SignInLink, render_view, watch
 
-    hints = [*hints, "Kill a worker (kill -9 PROCESS) and see its jobs run again."]
-    with Live(auto_refresh=False, screen=True) as live:
-        async for figures in watch(url):
-            live.update(render_view(figures, hints), refresh=True)
+    hints = ["Kill a worker (kill -9 PROCESS) and see its jobs run again.", *hints]
+    async with await AsyncConnection.connect(url, autocommit=True) as conn:
+        link = None if first_link is None else SignInLink(conn, load_settings(), first_link)
+        with Live(auto_refresh=False, screen=True) as live:
+            async for figures in watch(conn):
+                live.update(render_view(figures, hints, None if link is None else await link.current()), refresh=True)
 
 
-async def _plain_lines(url: str, _hints: Sequence[str]) -> None:
+async def _plain_lines(url: str, _hints: Sequence[str], _link: str | None) -> None:
+    from psycopg import AsyncConnection
+
     from rota.cli.demo_view import render_line, watch
 
-    async for figures in watch(url):
-        print(render_line(figures), flush=True)
+    async with await AsyncConnection.connect(url, autocommit=True) as conn:
+        async for figures in watch(conn):
+            print(render_line(figures), flush=True)

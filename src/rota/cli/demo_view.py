@@ -11,11 +11,14 @@ from typing import Any, Self
 
 import psycopg
 from rich import box
-from rich.console import Group, RenderableType
-from rich.panel import Panel
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from rota.config import Settings
+from rota.control.accounts import SIGN_IN_PATH, admin_link, hash_of
 from rota.control.schedule_views import describe, last_state, list_schedules
 from rota.db import queries
 from rota.model.duration import show_duration
@@ -34,7 +37,6 @@ FATES = {
     "canceled": "magenta",
 }
 TEXT_COLUMNS = {
-    "live jobs",
     "ended runs",
     "worker process",
     "failed at",
@@ -114,13 +116,29 @@ class Gauge:
         return await (await self._conn.execute(sql, parameters)).fetchall()
 
 
-async def watch(url: str) -> AsyncIterator[Figures]:
+async def watch(conn: psycopg.AsyncConnection[tuple[Any, ...]]) -> AsyncIterator[Figures]:
     """Yields the figures once a second, for ever."""
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
-        gauge = await Gauge.starting_now(conn)
-        while True:
-            yield await gauge.read()
-            await asyncio.sleep(1)
+    gauge = await Gauge.starting_now(conn)
+    while True:
+        yield await gauge.read()
+        await asyncio.sleep(1)
+
+
+class SignInLink:
+    """A link to sign in with, replaced by a new one once it has been used or is too old."""
+
+    def __init__(self, conn: psycopg.AsyncConnection[tuple[Any, ...]], settings: Settings, link: str) -> None:
+        self._conn = conn
+        self._settings = settings
+        self._link = link
+
+    async def current(self) -> str:
+        """Return a link that can be used."""
+        base, _, token = self._link.partition(f"{SIGN_IN_PATH}?token=")
+        row = await (await self._conn.execute(SQL["demo_link"], {"hash": hash_of(token)})).fetchone()
+        if row is None:
+            self._link = await admin_link(self._conn, self._settings, base=base) or self._link
+        return self._link
 
 
 def render_line(figures: Figures) -> str:
@@ -132,16 +150,60 @@ def render_line(figures: Figures) -> str:
     return "  ".join([*parts, f"workers {len(figures.workers)}"])
 
 
-def render_view(figures: Figures, hints: list[str]) -> RenderableType:
+def render_view(figures: Figures, hints: list[str], link: str | None = None) -> RenderableType:
     """The figures as a screen."""
-    counts = Table.grid(padding=(0, 4))
-    counts.add_row(_live_table(figures), _task_table(figures))
-    tables: list[RenderableType] = [counts, _schedule_table(figures), _worker_table(figures), _failure_table(figures)]
-    spaced = [part for table in tables for part in (Text(), table)]
-    return Group(
-        Panel(Group(_headline(figures), *spaced), title="Rota demo", subtitle="Ctrl-C stops it", box=box.ROUNDED),
-        *(Text(hint, style="dim") for hint in hints),
-    )
+    return Fitted(
+        [Rule("Rota demo: Ctrl-C stops it", style="dim"), _headline(figures), _live_line(figures)],
+        [Section("tasks", _task_table(figures)), Section("workers", _worker_table(figures)),
+         Section("failures", _failure_table(figures)), Section("schedules", _schedule_table(figures)),
+         Section("hints", Text("\n".join(hints), style="dim"))],
+        [] if link is None else [Text.assemble(("Sign in, once: ", "dim"), (link, f"link {link}"), overflow="fold")],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the screen that is left out where it does not fit."""
+
+    name: str
+    content: RenderableType
+
+
+class Fitted:
+    """As many sections as the terminal has room for, the first ones first. If some are left out, or cut, a line says so."""
+
+    def __init__(self, head: list[RenderableType], sections: list[Section], foot: list[RenderableType]) -> None:
+        self._head = head
+        self._sections = sections
+        self._foot = foot
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width, height = options.max_width, options.height or console.height
+        room = options.reset_height()
+
+        def lines(part: RenderableType, columns: int = width) -> int:
+            return len(console.render_lines(part, room.update(width=columns), pad=False))
+
+        widest = max(Measurement.get(console, room.update(max_width=1000), each.content).minimum for each in self._sections)
+        sizes = {each.name: lines(each.content) + 1 for each in self._sections}
+        fixed = sum(map(lines, (*self._head, *self._foot)))
+        left = height - fixed
+        whole = sum(sizes.values()) <= left and widest <= width
+        left -= 0 if whole else 1
+        hidden, shown = [], list(self._head)
+        for section in self._sections:
+            if sizes[section.name] > left:
+                hidden.append(section.name)
+                continue
+            left -= sizes[section.name]
+            shown += [Text(), section.content]
+        yield Group(*shown, *self._foot)
+        if not whole:
+            missing = f"Not shown: {', '.join(hidden)}" if hidden else "Columns are cut"
+            widest = max(widest, width)
+            highest = sum(lines(part, widest) for part in (*self._head, *self._foot))
+            highest += sum(lines(each.content, widest) + 1 for each in self._sections)
+            yield Text(f"{missing}. Enlarge the terminal to {widest}x{highest}.", style="yellow", overflow="ellipsis", no_wrap=True)
 
 
 def _rate(figures: Figures) -> float:
@@ -168,11 +230,9 @@ def _table(*columns: str, **options: Any) -> Table:
     return table
 
 
-def _live_table(figures: Figures) -> Table:
-    table = _table("live jobs", "")
-    for state, style in LIVE.items():
-        table.add_row(Text(state, style=style), f"{figures.live.get(state, 0):,}")
-    return table
+def _live_line(figures: Figures) -> Text:
+    counts = [Text.assemble((state, style), f" {figures.live.get(state, 0):,}") for state, style in LIVE.items()]
+    return Text("   ").join(counts)
 
 
 def _task_table(figures: Figures) -> Table:

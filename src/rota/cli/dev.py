@@ -56,7 +56,7 @@ def dev(
             return
         secret = settings.auth.secret or _kept_secret(settings.postgres.data_dir / "auth_secret")
         with local_server(settings.server.port, secret) as listening:
-            say(sign_in_words(listening))
+            say(sign_in_words(*sign_in_link(listening)))
             commands = {"worker": worker, "server": command_of(location, listening)}
             asyncio.run(Reloader(commands, Path.cwd(), before=migrate, pass_fds=[listening.fileno()]).run())
 
@@ -76,16 +76,19 @@ def local_server(port: int, secret: str) -> Iterator[socket.socket]:
         yield listening
 
 
-def sign_in_words(listening: socket.socket) -> str:
+def sign_in_link(listening: socket.socket) -> tuple[str, str | None]:
     """Where the server is, and a link that signs its admin in, once."""
     from rota.control.accounts import admin_link
     from rota.server.listening import address_of
 
     settings = load_settings()
     base = address_of(listening) + settings.server.root_path
-    link = connect(lambda conn: admin_link(conn, settings, base=base))
-    until = f"good once, for {settings.auth.link_minutes} minutes"
-    return f"Server: {base}\nSign in ({until}): {link}"
+    return base, connect(lambda conn: admin_link(conn, settings, base=base))
+
+
+def sign_in_words(server: str, link: str | None) -> str:
+    """The same for people."""
+    return f"Server: {server}\nSign in (good once, for {load_settings().auth.link_minutes} minutes): {link}"
 
 
 def _kept_secret(file: Path) -> str:

@@ -29,3 +29,7 @@ FROM rota.worker w WHERE w.stopped_at IS NULL ORDER BY w.started_at
 -- name: demo_fired
 SELECT count(*) FILTER (WHERE outcome = 'fired'), coalesce(sum(coalesce(instants, 1)) FILTER (WHERE outcome = 'skipped'), 0)
 FROM rota.occurrence
+
+-- name: demo_link
+-- Nothing when a link has been used, or will be too old in a minute.
+SELECT 1 FROM rota.magic_link WHERE token_hash = %(hash)s AND used_at IS NULL AND expires_at > rota.now() + interval '1 minute'
