@@ -2370,6 +2370,7 @@ export interface components {
             };
             /** @description Null: the task's. */
             queue?: string | null;
+            /** @description Smaller numbers run first. Null: the task's. */
             priority?: number | null;
             /** @description Not before then; or give `delay`. */
             run_at?: string | null;
@@ -3379,6 +3380,7 @@ export interface components {
             } | null;
             enabled?: boolean | null;
             queue?: string | null;
+            /** @description Smaller numbers run first. Null: the task's. */
             priority?: number | null;
             max_attempts?: number | null;
             misfire?: ("latest" | "skip" | "all") | null;
@@ -3420,6 +3422,7 @@ export interface components {
             } | null;
             enabled?: boolean | null;
             queue?: string | null;
+            /** @description Smaller numbers run first. Null: the task's. */
             priority?: number | null;
             max_attempts?: number | null;
             misfire?: ("latest" | "skip" | "all") | null;
@@ -3726,6 +3729,7 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             queue?: string | null;
+            /** @description Smaller numbers run first. Null: the task's. */
             priority?: number | null;
             run_at?: string | null;
             delay?: (number | string) | null;

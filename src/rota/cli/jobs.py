@@ -108,7 +108,7 @@ def enqueue(
     run_at: Annotated[str | None, typer.Option(help="Run it then; local time unless it names a zone.")] = None,
     key: KeyOption = None,
     strict: Annotated[bool, typer.Option("--strict", help="A job with the same key is an error.")] = False,
-    priority: Annotated[int | None, typer.Option(help="Smaller runs first.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Smaller numbers run first.")] = None,
     queue: QueueOption = None,
     max_attempts: Annotated[int | None, typer.Option(help="Attempts before it fails for good.")] = None,
     timeout: Annotated[str | None, typer.Option(help="How long an attempt may take.")] = None,

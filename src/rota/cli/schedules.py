@@ -38,7 +38,7 @@ EveryOption = Annotated[str | None, typer.Option("--every", help='Again after so
 ZoneOption = Annotated[str | None, typer.Option("--tz", help="The time zone of --cron, as in Europe/Berlin; else UTC.")]
 PayloadOption = Annotated[str | None, typer.Option("--payload", metavar="JSON", help="A JSON object, or - to read it from stdin.")]
 QueueOption = Annotated[str | None, typer.Option("--queue", "-q", help="A queue other than the task's.")]
-PriorityOption = Annotated[int | None, typer.Option(help="Smaller runs first; else the task's.")]
+PriorityOption = Annotated[int | None, typer.Option(help="Smaller numbers run first. Default: the task's.")]
 AttemptsOption = Annotated[int | None, typer.Option(help="Attempts before a job fails for good; else the task's.")]
 MisfireOption = Annotated[str | None, typer.Option(help="Instants that were missed: run the latest (the default), skip, or all.")]
 CatchUpOption = Annotated[int | None, typer.Option(help="With --misfire all, at most so many; else 100.")]

@@ -20,7 +20,9 @@ from rota.server.problem import CODES, MEDIA_TYPE
 JobState = Literal["waiting", "queued", "running", "completed", "failed", "canceled"]
 ON_PARENT_FAILURE = Literal["cancel", "fail", "ignore"]
 Fingerprint = Annotated[StrictStr, Field(pattern=r"^[0-9a-f]{4,16}$", examples=["3f9a0c1d2e4b5a67"])]
-Priority = Annotated[Whole, Field(ge=-32768, le=32767, description="Smaller runs first.")]
+Priority = Annotated[
+    Annotated[Whole, Field(ge=-32768, le=32767)] | None, Field(description="Smaller numbers run first. Null: the task's.")
+]
 MaxAttempts = Annotated[Whole, Field(ge=1, le=1000)]
 
 
@@ -78,7 +80,7 @@ class EnqueueBody(Body):
     task: Text = Field(examples=["send_invoice"])
     payload: Object = Field(default={}, examples=[{"user_id": 42}])
     queue: Text | None = Field(default=None, description="Null: the task's.")
-    priority: Priority | None = None
+    priority: Priority = None
     run_at: Time | None = Field(default=None, description="Not before then; or give `delay`.")
     delay: Span | None = Field(default=None, description="Not before so long from now.")
     key: Text | None = Field(default=None, description="Idempotency key: a second job with it is not made, and the first one told.")
@@ -98,7 +100,7 @@ class TriggerBody(Body):
 
     payload: Object | None = Field(default=None, description="Over the task's default payload.", examples=[{"user_id": 42}])
     queue: Text | None = None
-    priority: Priority | None = None
+    priority: Priority = None
     run_at: Time | None = None
     delay: Span | None = None
     key: Text | None = None
@@ -159,7 +161,7 @@ class ScheduleSettings(TimingBody):
     payload: Object | None = None
     enabled: Flag | None = None
     queue: Text | None = None
-    priority: Priority | None = None
+    priority: Priority = None
     max_attempts: MaxAttempts | None = None
     misfire: Misfire | None = None
     catch_up: Annotated[Whole, Field(ge=1, le=10_000)] | None = None
