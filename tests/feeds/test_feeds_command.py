@@ -82,4 +82,4 @@ def test_missing_tables_are_named_with_the_command_that_creates_them(
 ) -> None:
     command = Rota(dsn, tmp_path, monkeypatch, capsys)
     lacking = command("feeds", "list")
-    assert (lacking.code, '"feeds.feed" does not exist' in lacking.err, "rota migrate up" in lacking.err) == (6, True, True)
+    assert (lacking.code, '"feeds.feeds" does not exist' in lacking.err, "rota migrate up" in lacking.err) == (6, True, True)

@@ -206,7 +206,7 @@ async def test_a_feed_that_moves_to_where_another_is_becomes_that_one(world: Wor
     web.put("/old", status=301, Location="/new")
     await world.later(DAY)
 
-    assert world.conn.execute("SELECT merged_into, enabled FROM feeds.feed WHERE id = %s", [old]).fetchone() == (new, False)
+    assert world.conn.execute("SELECT merged_into, enabled FROM feeds.feeds WHERE id = %s", [old]).fetchone() == (new, False)
     assert world.schedule(old)[0] is False
     assert sorted(world.titles(new)) == ["a", "b", "c"]
     assert world.feed(new)["entry_count"] == 3

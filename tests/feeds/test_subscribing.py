@@ -158,7 +158,7 @@ async def test_whatever_many_do_at_once_the_rows_say_what_the_subscriptions_say(
     came = await gather(fetch(), *(act(conn, f"reader {number}") for number, conn in enumerate(conns)))
     assert not [each for each in came if isinstance(each, BaseException)], came
     wrong = world.conn.execute(
-        """SELECT f.id, f.enabled, s.enabled FROM feeds.feed f JOIN rota.schedule s ON s.key = 'feed:' || f.id
+        """SELECT f.id, f.enabled, s.enabled FROM feeds.feeds f JOIN rota.schedule s ON s.key = 'feed:' || f.id
            WHERE s.task = 'fetch_feed' AND (f.enabled <> s.enabled OR f.enabled <> EXISTS (
                SELECT FROM feeds.subscription b WHERE b.feed_id = f.id AND b.unsubscribed_at IS NULL))"""
     ).fetchall()

@@ -38,7 +38,7 @@ SECOND = timedelta(seconds=1)
 HOST_CONCURRENCY = 2
 LATER = "UPDATE rota.schedule SET next_run_at = next_run_at + interval '1 day' WHERE key = %s"
 WAITING = "SELECT 1 FROM rota.job WHERE queue = 'feeds' AND run_at <= rota.now() LIMIT 1"
-DUE = "SELECT id, next_fetch_at FROM feeds.feed WHERE enabled AND next_fetch_at <= rota.now()"
+DUE = "SELECT id, next_fetch_at FROM feeds.feeds WHERE enabled AND next_fetch_at <= rota.now()"
 SHOWN = 15  # entries that a document has
 KINDS = {"etag": 50, "plain": 20, "cached": 10, "flaky": 8, "dead": 5, "unreachable": 3, "gone": 2, "moved": 2}  # percent
 
@@ -251,7 +251,7 @@ def _judge(conn: psycopg.Connection[Any], web: Web, week: Week, numbers: dict[in
         week.mistakes.append(f"{web.most_of_host} fetches from one host at once")
     most = world.feeds.options.max_interval
     rows = conn.execute(
-        "SELECT id, health, entry_count, (SELECT count(*) FROM feeds.entry e WHERE e.feed_id = f.id) FROM feeds.feed f"
+        "SELECT id, health, entry_count, (SELECT count(*) FROM feeds.entry e WHERE e.feed_id = f.id) FROM feeds.feeds f"
     )
     for id, health, entry_count, stored in rows.fetchall():
         source = web.sources[numbers[id]]

@@ -128,7 +128,7 @@ class World:
     def feed(self, feed_id: int) -> dict[str, Any]:
         """The row of a feed."""
         with self.conn.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-            row = cursor.execute("SELECT * FROM feeds.feed WHERE id = %s", [feed_id]).fetchone()
+            row = cursor.execute("SELECT * FROM feeds.feeds WHERE id = %s", [feed_id]).fetchone()
         assert row is not None
         return row
 

@@ -114,7 +114,8 @@ async def _store(feeds: Feeds, ctx: Context, known: Known, answer: Answer, docum
         values = _validators(answer) | {"title": "", "site_url": None, "body_digest": None}
         if document is not None:
             values |= {"title": document.title, "site_url": document.site_url, "body_digest": _digest(answer.head)}
-        ctx.result = await storing.succeeded(conn, known.id, interval=interval, status=answer.status, **values) or interval
+        await storing.succeeded(conn, known.id, interval=interval, status=answer.status, **values)
+        ctx.result = interval
         hub, topic = hub_of(answer, document, known.url)
         if hub is not None:
             await feeds.follow_hub(conn, known.id, hub, topic or known.url)
@@ -136,7 +137,7 @@ async def _fail(feeds: Feeds, ctx: Context, known: Known, failure: Failure) -> R
     async with ctx.connection() as conn, conn.transaction():
         await storing.lock(conn, known.id)
         await ctx.assert_held(conn)  # a worker that has lost the job counts no failure
-        await storing.failed(conn, known.id, delay=delay, status=failure.status, reason=reason)
+        await storing.failed(conn, known.id, status=failure.status, reason=reason)
     return RetryAfter(delay, reason)
 
 

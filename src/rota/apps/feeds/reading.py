@@ -21,11 +21,12 @@ SELECT f.id, f.url, f.host, f.title, f.site_url, f.health, f.enabled, f.entry_co
     'fetch_feed/feed:' || f.id AS schedule,
     (SELECT count(*) FROM (SELECT FROM feeds.subscription s WHERE s.feed_id = f.id AND s.unsubscribed_at IS NULL
                            LIMIT {MOST_COUNTED}) c) AS subscribers
-FROM feeds.feed f LEFT JOIN feeds.websub w ON w.feed_id = f.id"""
+FROM feeds.feeds f LEFT JOIN feeds.websub w ON w.feed_id = f.id"""
 _LIST = (
     _FEED
     + """
 WHERE f.merged_into IS NULL AND f.id > %(after)s AND (%(health)s::text IS NULL OR f.health = %(health)s)
+    AND (%(health)s IS NULL OR %(health)s = 'off' OR f.state = %(health)s)  -- by its index
     AND (%(q)s::text IS NULL OR strpos(lower(f.url), %(q)s) > 0 OR strpos(lower(f.title), %(q)s) > 0)
     AND (%(subscriber)s::text IS NULL OR EXISTS (
         SELECT FROM feeds.subscription s WHERE s.feed_id = f.id AND s.subscriber = %(subscriber)s AND s.unsubscribed_at IS NULL))
@@ -52,11 +53,15 @@ ORDER BY e.id DESC LIMIT %(limit)s"""
 _FULL_ENTRY = _ENTRY + ", e.content FROM feeds.entry e JOIN feeds.feed f ON f.id = e.feed_id WHERE e.id = %s"
 _COUNT = f"""
 SELECT h.health, (SELECT count(*) FROM (
-    SELECT FROM feeds.feed f WHERE f.health = h.health AND f.merged_into IS NULL LIMIT {MOST_COUNTED + 1}) c) AS count
-FROM unnest(ARRAY['new', 'ok', 'failing', 'gone', 'off']) AS h (health)"""
+    SELECT FROM feeds.feeds f WHERE f.state = h.health AND f.health = h.health AND f.merged_into IS NULL
+    LIMIT {MOST_COUNTED + 1}) c) AS count
+FROM unnest(ARRAY['new', 'ok', 'failing', 'gone']) AS h (health)
+UNION ALL
+SELECT 'off', (SELECT count(*) FROM (
+    SELECT FROM feeds.feeds f WHERE f.health = 'off' AND f.merged_into IS NULL LIMIT {MOST_COUNTED + 1}) c)"""
 _LATE = """
 SELECT min(next_fetch_at) AS oldest_due_at, greatest(extract(epoch FROM rota.now() - min(next_fetch_at)), 0)::float8 AS late_s
-FROM feeds.feed WHERE enabled AND next_fetch_at <= rota.now()"""
+FROM feeds.feeds WHERE enabled AND next_fetch_at <= rota.now()"""
 
 
 async def list_feeds(

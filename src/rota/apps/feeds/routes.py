@@ -14,7 +14,6 @@ from rota.apps.feeds import websub
 from rota.apps.feeds.opml import MAX_BYTES
 from rota.apps.feeds.records import Feed, FeedDetail, FeedEntry, FullEntry, Health
 from rota.apps.feeds.service import Feeds
-from rota.apps.feeds.subscribing import mark_due
 from rota.errors import Conflict
 from rota.server.fields import Body, LongText, Number, Text
 from rota.server.guard import allow, public
@@ -195,10 +194,8 @@ async def fetch_now(control: Changes, server: Server, feeds: Own, id: Number) ->
     async with server.connection() as conn:
         feed = await feeds.get(conn, id)
     if not feed.enabled:
-        raise Conflict(f"feed {id} is {feed.health}: subscribe to it, and it is fetched")
+        raise Conflict(f"feed {id} is {feed.health}: subscribe to it, or enable its schedule {feed.schedule}")
     await control.run_schedule(feed.schedule)
-    async with server.connection() as conn:
-        await mark_due(conn, id)
     return Due(feed_id=id)
 
 

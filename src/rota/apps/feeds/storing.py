@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from psycopg import AsyncConnection
@@ -24,8 +24,8 @@ MAX_HEADER = 1000  # characters of a validator that is sent back
 _KNOWN = """
 SELECT f.id, f.url, f.enabled, f.etag, f.last_modified, f.body_digest, f.consecutive_failures AS failures, rota.now() AS now,
     w.until IS NOT NULL AND w.until > rota.now() AS is_pushed
-FROM feeds.feed f LEFT JOIN feeds.websub w ON w.feed_id = f.id WHERE f.id = %s"""
-_LOCK = "SELECT enabled FROM feeds.feed WHERE id = %s FOR UPDATE"
+FROM feeds.feeds f LEFT JOIN feeds.websub w ON w.feed_id = f.id WHERE f.id = %s"""
+_LOCK = "SELECT FROM feeds.feed WHERE id = %s FOR UPDATE"
 # What is there already, unchanged, is left alone, and takes no number.
 _ENTRIES = """
 INSERT INTO feeds.entry AS e (feed_id, uid, url, title, author, content, summary, digest, published_at)
@@ -47,24 +47,24 @@ _RECENT = """
 SELECT least(coalesce(published_at, seen_at), seen_at) FROM feeds.entry WHERE feed_id = %s ORDER BY id DESC LIMIT %s"""
 _SUCCEEDED = """
 UPDATE feeds.feed SET
-    next_fetch_at = CASE WHEN enabled THEN rota.now() + %(interval)s END, fetch_interval = %(interval)s,
-    title = coalesce(nullif(%(title)s, ''), title), site_url = coalesce(%(site_url)s, site_url),
+    fetch_interval = %(interval)s, title = coalesce(nullif(%(title)s, ''), title), site_url = coalesce(%(site_url)s, site_url),
     etag = CASE WHEN %(status)s = 304 THEN coalesce(%(etag)s, etag) ELSE %(etag)s END,
     last_modified = CASE WHEN %(status)s = 304 THEN coalesce(%(last_modified)s, last_modified) ELSE %(last_modified)s END,
     body_digest = coalesce(%(body_digest)s, body_digest), last_fetched_at = rota.now(), last_success_at = rota.now(),
     last_status = %(status)s, last_error = NULL, consecutive_failures = 0
-WHERE id = %(feed_id)s RETURNING next_fetch_at"""
+WHERE id = %(feed_id)s"""
 _FAILED = """
 UPDATE feeds.feed SET
-    next_fetch_at = CASE WHEN enabled THEN rota.now() + %(delay)s END, last_fetched_at = rota.now(), last_status = %(status)s,
-    last_error = %(reason)s, consecutive_failures = consecutive_failures + 1
+    last_fetched_at = rota.now(), last_status = %(status)s, last_error = %(reason)s, consecutive_failures = consecutive_failures + 1
 WHERE id = %(feed_id)s"""
 _GONE = """
-UPDATE feeds.feed SET gone_at = rota.now(), enabled = false, next_fetch_at = NULL, last_fetched_at = rota.now(), last_status = 410,
+UPDATE feeds.feed SET gone_at = rota.now(), last_fetched_at = rota.now(), last_status = 410,
     last_error = 'it is gone for good: its server answered 410', consecutive_failures = consecutive_failures + 1
 WHERE id = %s"""
 _CLAIM_ADDRESS = "INSERT INTO feeds.address (url, feed_id) VALUES (%s, %s) ON CONFLICT (url) DO NOTHING"
 _OWNER = "SELECT feed_id FROM feeds.address WHERE url = %s"
+# Locked, so that nobody disables it before it is made sure of, which enables it.
+_IS_ENABLED = "SELECT enabled FROM rota.schedule WHERE id = rota.lock_recurring('fetch_feed', %s)"
 _LOCK_BOTH = "SELECT id FROM feeds.feed WHERE id = ANY (%s) ORDER BY id FOR UPDATE"
 _MOVE = "UPDATE feeds.feed SET url = %s, host = %s, etag = NULL, last_modified = NULL WHERE id = %s"
 # Who reads both keeps the one that stays.
@@ -77,7 +77,7 @@ _MERGE = (
        AND NOT EXISTS (SELECT FROM feeds.entry t WHERE t.feed_id = %(into)s AND t.uid = e.uid)""",
     "DELETE FROM feeds.entry WHERE feed_id = %(feed_id)s",
     "UPDATE feeds.address SET feed_id = %(into)s WHERE feed_id = %(feed_id)s",
-    "UPDATE feeds.feed SET merged_into = %(into)s, enabled = false, next_fetch_at = NULL, entry_count = 0 WHERE id = %(feed_id)s",
+    "UPDATE feeds.feed SET merged_into = %(into)s, entry_count = 0 WHERE id = %(feed_id)s",
     """UPDATE feeds.feed SET entry_count = (SELECT count(*) FROM feeds.entry WHERE feed_id = %(into)s) WHERE id = %(into)s""",
 )
 
@@ -103,9 +103,9 @@ async def get_known(conn: Conn, feed_id: int) -> Known | None:
         return await cursor.fetchone()
 
 
-async def lock(conn: Conn, feed_id: int) -> bool:
-    """Lets nobody else change a feed until the transaction ends; whether it is enabled."""
-    return bool(await _value(conn, _LOCK, [feed_id]))
+async def lock(conn: Conn, feed_id: int) -> None:
+    """Lets nobody else change a feed until the transaction ends."""
+    await conn.execute(_LOCK, [feed_id])
 
 
 async def store_entries(conn: Conn, feed_id: int, entries: Sequence[Entry]) -> int:
@@ -136,15 +136,14 @@ async def recent_times(conn: Conn, feed_id: int) -> list[datetime]:
         return [at for (at,) in await cursor.fetchall()]
 
 
-async def succeeded(conn: Conn, feed_id: int, **values: Any) -> datetime | None:
-    """Notes a fetch that went well; when the next one is, None for a feed that is off by now."""
-    at: datetime | None = await _value(conn, _SUCCEEDED, {"feed_id": feed_id, **values})
-    return at
+async def succeeded(conn: Conn, feed_id: int, **values: Any) -> None:
+    """Notes a fetch that went well."""
+    await conn.execute(_SUCCEEDED, {"feed_id": feed_id, **values})
 
 
-async def failed(conn: Conn, feed_id: int, *, delay: timedelta, status: int | None, reason: str) -> None:
-    """Notes a fetch that failed; the feed backs off by so much."""
-    await conn.execute(_FAILED, {"feed_id": feed_id, "delay": delay, "status": status, "reason": reason})
+async def failed(conn: Conn, feed_id: int, *, status: int | None, reason: str) -> None:
+    """Notes a fetch that failed."""
+    await conn.execute(_FAILED, {"feed_id": feed_id, "status": status, "reason": reason})
 
 
 async def gone(feeds: Feeds, conn: Conn, feed_id: int) -> None:
@@ -161,7 +160,7 @@ async def move(feeds: Feeds, conn: Conn, feed_id: int, to: Address) -> int:
     await conn.execute(_LOCK_BOTH, [[feed_id, owner]])
     if owner == feed_id:
         await conn.execute(_MOVE, [to.url, to.host, feed_id])
-        if await lock(conn, feed_id):  # else whoever subscribes next gives the row its host
+        if await _value(conn, _IS_ENABLED, [f"feed:{feed_id}"]):  # else whoever subscribes next gives the row its host
             await feeds.fetch_feed.using(conn=conn).aensure(feed_id=feed_id, host=to.host)
         return feed_id
     for statement in _MERGE:

@@ -34,23 +34,16 @@ INSERT INTO feeds.address (url, feed_id)
 SELECT n.url, nextval(pg_get_serial_sequence('feeds.feed', 'id')) FROM unnest(%s::text[]) AS n (url) ORDER BY n.url
 ON CONFLICT (url) DO NOTHING RETURNING url, feed_id"""
 _NEW_FEED = """
-INSERT INTO feeds.feed (id, url, host, next_fetch_at)
-SELECT n.id, n.url, n.host, rota.now() FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS n (id, url, host)"""
+INSERT INTO feeds.feed (id, url, host)
+SELECT n.id, n.url, n.host FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS n (id, url, host)"""
 _LOCK = "SELECT id, host FROM feeds.feed WHERE id = ANY (%s) ORDER BY id FOR UPDATE"
 _SUBSCRIBE = """
 INSERT INTO feeds.subscription (feed_id, subscriber) SELECT id, %s FROM unnest(%s::bigint[]) AS n (id)
 ON CONFLICT (feed_id, subscriber) WHERE unsubscribed_at IS NULL DO NOTHING RETURNING feed_id"""
-_ENABLE = """
-UPDATE feeds.feed f SET enabled = true, gone_at = NULL, next_fetch_at = coalesce(n.at, rota.now())
-FROM unnest(%s::bigint[], %s::timestamptz[]) AS n (id, at) WHERE f.id = n.id"""
+_COME_BACK = "UPDATE feeds.feed SET gone_at = NULL WHERE id = ANY (%s) AND gone_at IS NOT NULL"
 _UNSUBSCRIBE = """
 UPDATE feeds.subscription SET unsubscribed_at = rota.now()
 WHERE feed_id = %s AND subscriber = %s AND unsubscribed_at IS NULL RETURNING id"""
-_DUE = "UPDATE feeds.feed SET next_fetch_at = rota.now() WHERE id = %s AND enabled"
-_MIRROR = """
-UPDATE feeds.feed SET enabled = %(enabled)s,
-    next_fetch_at = CASE WHEN %(enabled)s THEN coalesce(%(at)s::timestamptz, next_fetch_at, rota.now()) END
-WHERE id = %(id)s"""
 
 
 class Subscribed(NamedTuple):
@@ -74,8 +67,8 @@ async def subscribe(feeds: Feeds, conn: Conn, urls: Iterable[str], subscriber: s
         all_ids = sorted(hosts)
         await cursor.execute(_SUBSCRIBE, [subscriber, all_ids])
         fresh = {feed_id for (feed_id,) in await cursor.fetchall()}
-        rows = await feeds.fetch_feed.using(conn=conn).aensure_many([{"feed_id": id, "host": hosts[id]} for id in all_ids])
-        await cursor.execute(_ENABLE, [all_ids, [row.next_run_at for row in rows]])
+        await feeds.fetch_feed.using(conn=conn).aensure_many([{"feed_id": id, "host": hosts[id]} for id in all_ids])
+        await cursor.execute(_COME_BACK, [all_ids])
     return [Subscribed(ids[each.url], each.url, each.url in created, ids[each.url] in fresh) for each in asked]
 
 
@@ -91,21 +84,14 @@ async def unsubscribe(feeds: Feeds, conn: Conn, feed_id: int, subscriber: str) -
 
 
 async def sync(feeds: Feeds, conn: Conn, feed_id: int) -> bool:
-    """Enables or disables a feed's row as its subscriptions say, and mirrors that; its feed is locked. Whether it is enabled."""
+    """Enables or disables a feed's row as its subscriptions say; its feed is locked. Whether it is enabled."""
     try:
-        row = await feeds.fetch_feed.using(conn=conn).async_enabled(WANTED, feed_id=feed_id)
-        enabled, at = row.enabled, row.next_run_at
+        enabled = (await feeds.fetch_feed.using(conn=conn).async_enabled(WANTED, feed_id=feed_id)).enabled
     except NotFound:  # an operator has deleted the row; whoever subscribes next makes it again
-        enabled, at = False, None
-    await conn.execute(_MIRROR, {"id": feed_id, "enabled": enabled, "at": at})
+        enabled = False
     if not enabled:
         await feeds.leave_hub(conn, feed_id)
     return enabled
-
-
-async def mark_due(conn: Conn, feed_id: int) -> None:
-    """Mirrors that a feed's row was made due now."""
-    await conn.execute(_DUE, [feed_id])
 
 
 @asynccontextmanager

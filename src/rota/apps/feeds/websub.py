@@ -51,13 +51,13 @@ _NOTE = "UPDATE feeds.websub SET reason = %s WHERE feed_id = %s"
 # Those that end within a day, or that ended while nobody looked; and questions that no hub came back to.
 _ENDING = """
 UPDATE feeds.websub w SET asked_at = rota.now() FROM (
-    SELECT s.feed_id FROM feeds.websub s JOIN feeds.feed f ON f.id = s.feed_id
+    SELECT s.feed_id FROM feeds.websub s JOIN feeds.feeds f ON f.id = s.feed_id
     WHERE f.enabled AND (s.state = 'active' AND s.until < rota.now() + interval '24 hours'
                          OR s.state = 'asked' AND s.asked_at < rota.now() - interval '1 hour')
     ORDER BY s.feed_id FOR UPDATE OF s SKIP LOCKED) e
 WHERE w.feed_id = e.feed_id RETURNING w.feed_id"""
 _CONFIRM = """
-UPDATE feeds.websub w SET state = 'active', until = rota.now() + %(lease)s, reason = NULL FROM feeds.feed f
+UPDATE feeds.websub w SET state = 'active', until = rota.now() + %(lease)s, reason = NULL FROM feeds.feeds f
 WHERE w.token = %(token)s AND w.topic = %(topic)s AND w.state IN ('asked', 'active') AND f.id = w.feed_id AND f.enabled
 RETURNING w.feed_id"""
 _CONFIRM_END = """

@@ -1,3 +1,4 @@
+DROP FUNCTION rota.recurring(text);
 DROP FUNCTION rota.set_recurring(text, text, boolean), rota.lock_recurring(text, text);
 DROP FUNCTION rota.withdraw_job(uuid), rota.vacate_later(rota.job), rota.rejoin_schedule(uuid, uuid);
 DROP FUNCTION rota.ensure_recurring(text, text, json, interval, timestamptz, json, boolean);

@@ -308,3 +308,13 @@ BEGIN
         RETURNING t.id, t.enabled, t.next_run_at;
 END
 $$;
+
+-- The recurring rows of a task, for an application to join to tables of its own instead of copying them: whether a row is enabled,
+-- and when it runs next; while its job waits or runs, when that was due. PostgreSQL inlines it into the caller's query, and views
+-- that use it do not depend on these tables.
+CREATE FUNCTION rota.recurring(of_task text) RETURNS TABLE (key text, enabled boolean, next_run_at timestamptz)
+LANGUAGE sql STABLE AS $$
+    SELECT s.key, s.enabled, coalesce(s.next_run_at, j.run_at)
+    FROM rota.schedule s LEFT JOIN rota.job j ON j.id = s.job_id
+    WHERE s.task = of_task AND s.key IS NOT NULL
+$$;

@@ -8,9 +8,6 @@ CREATE TABLE feeds.feed (
     host text NOT NULL,
     title text,
     site_url text,
-    -- Both mirror the feed's recurring row, for those who look: a feed that is off has no next time.
-    enabled boolean NOT NULL DEFAULT true,
-    next_fetch_at timestamptz,
     gone_at timestamptz,  -- it has answered 410
     merged_into bigint REFERENCES feeds.feed,  -- it has moved to where another feed is already
     etag text,
@@ -25,13 +22,17 @@ CREATE TABLE feeds.feed (
     consecutive_failures integer NOT NULL DEFAULT 0,
     entry_count bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT rota.now(),
-    health text NOT NULL GENERATED ALWAYS AS (
-        CASE WHEN gone_at IS NOT NULL THEN 'gone' WHEN NOT enabled THEN 'off' WHEN consecutive_failures > 0 THEN 'failing'
-             WHEN last_success_at IS NULL THEN 'new' ELSE 'ok' END) STORED,
-    CONSTRAINT next_time_when_enabled CHECK (enabled = (next_fetch_at IS NOT NULL)),
-    CONSTRAINT off_when_gone CHECK (NOT enabled OR gone_at IS NULL AND merged_into IS NULL)
+    state text NOT NULL GENERATED ALWAYS AS (
+        CASE WHEN gone_at IS NOT NULL THEN 'gone' WHEN consecutive_failures > 0 THEN 'failing'
+             WHEN last_success_at IS NULL THEN 'new' ELSE 'ok' END) STORED
 ) WITH (fillfactor = 80);
-CREATE INDEX feed_health ON feeds.feed (health, id) WHERE merged_into IS NULL;
+CREATE INDEX feed_state ON feeds.feed (state, id) WHERE merged_into IS NULL;
+
+-- Feeds with what their recurring rows say now, whoever has changed those: a feed that is off has no next time.
+CREATE VIEW feeds.feeds AS
+SELECT f.*, coalesce(r.enabled, false) AS enabled, CASE WHEN r.enabled THEN r.next_run_at END AS next_fetch_at,
+    CASE WHEN f.gone_at IS NULL AND r.enabled IS NOT TRUE THEN 'off' ELSE f.state END AS health
+FROM feeds.feed f LEFT JOIN rota.recurring('fetch_feed') r ON r.key = 'feed:' || f.id;
 
 -- Every address that a feed was ever known by: one feed each, whoever is first.
 CREATE TABLE feeds.address (
