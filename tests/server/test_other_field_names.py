@@ -23,7 +23,7 @@ from tests.support.shop import Shop
 
 from rota.server import other_names, schemas
 from rota.server.fields import Body
-from rota.server.routes import http_jobs
+from rota.server.routes import calendar_jobs, http_jobs
 
 pytestmark = pytest.mark.req("T12")
 
@@ -180,6 +180,27 @@ class TestHttpJobs:
         assert said in json.dumps(problem)
 
 
+class TestCalendarJobs:
+    """Source 002: `POST /jobs/schedule` for a pair and a window, by the names of its `sync_jobs`."""
+
+    async def test_jobs_are_scheduled(self, conn: Conn, server: Serving) -> None:
+        await people.make(server, "ann@example.org", "admin")
+        headers = {**await people.cookie(server, "ann@example.org"), "Idempotency-Key": "monday"}
+        job = {
+            "pair_id": "8b0c3a52-7a4e-4b57-9f3a-000000000001", "connector_id": "caldav", "window_start": "2030-01-01T00:00:00Z",
+            "window_end": "2030-02-01T00:00:00Z", "payload": {}, "priority": 10, "max_retries": 2,
+            "next_run_at": "2030-01-01T06:00:00Z",
+        }  # fmt: skip
+        status, made = await people.call(server, headers, "POST", "/jobs/schedule", {"jobs": [job]})
+        assert status == 202, made
+        stored = "SELECT payload ->> 'calendar_pair_id', payload ->> 'connector', priority, max_attempts, run_at FROM rota.jobs"
+        assert conn.execute(stored).fetchall() == [(job["pair_id"], "caldav", 10, 3, datetime(2030, 1, 1, 6, tzinfo=UTC))]
+        assert (await people.call(server, headers, "POST", "/jobs/schedule", {"jobs": [job]})) == (202, made)
+        status, refused = await people.call(server, headers, "POST", "/jobs/schedule", {"jobs": [{**job, "connector": "ics"}]})
+        assert status == 422
+        assert "connector and connector_id are two names of the same field" in json.dumps(refused)
+
+
 SCRIPT = """
 set -e
 curl -s -X POST http://localhost:8080/auth/magic-link \\
@@ -226,7 +247,9 @@ def free_port() -> int:
 
 
 def test_every_model_in_the_table_reads_its_other_names() -> None:
-    models = {each.__name__: each for module in (schemas, http_jobs) for each in vars(module).values() if is_body(each)}
+    models = {
+        each.__name__: each for module in (schemas, http_jobs, calendar_jobs) for each in vars(module).values() if is_body(each)
+    }
     for name, names in other_names.OTHER_NAMES.items():
         assert models[name].other_names.items() >= names.items()
         assert models[name].model_fields.keys() >= set(names.values())

@@ -2249,7 +2249,7 @@ export interface components {
             jobs: number;
         };
         /** @description One synchronisation: which pair of calendars, by which connector, and what part of their time. */
-        CalendarJob: {
+        CalendarJobBody: {
             /** @description The pair of calendars. */
             calendar_pair_id: string;
             /** @description The connector, such as `caldav` or `ics`. */
@@ -2269,17 +2269,37 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
-             * @description Smaller ones run first.
+             * @description Smaller numbers run first.
              * @default 0
              */
             priority: number;
+            /**
+             * @description Attempts after the first one.
+             * @default 5
+             */
+            max_retries: number;
             /** @description When it is due; at once if nothing is said. */
             run_at?: string | null;
+            /**
+             * @deprecated
+             * @description Another name of `calendar_pair_id`.
+             */
+            pair_id?: string;
+            /**
+             * @deprecated
+             * @description Another name of `connector`.
+             */
+            connector_id?: string;
+            /**
+             * @deprecated
+             * @description Another name of `run_at`.
+             */
+            next_run_at?: string | null;
         };
-        /** @description The body of `POST /jobs/schedule`: all of these, or none. */
+        /** @description Synchronisations that are stored all or none. */
         CalendarJobs: {
             /** @description What is to be done. */
-            jobs: components["schemas"]["CalendarJob"][];
+            jobs: components["schemas"]["CalendarJobBody"][];
         };
         /** @description How many there are; with `capped`, there are more than that. */
         Capped: {

@@ -13,7 +13,7 @@ from rota.control import audit
 from rota.control.access import Actor
 from rota.db.connection import AsyncConn
 from rota.errors import Conflict, KeyReused, UsageError
-from rota.model.calendar_job import QUEUE, RETRY, TASK, CalendarJob, ScheduledJob, ScheduledJobs
+from rota.model.calendar_job import QUEUE, TASK, CalendarJob, ScheduledJob, ScheduledJobs
 from rota.model.ids import new_id
 from rota.store import calendar_jobs as store
 from rota.store import requests
@@ -55,7 +55,7 @@ def _plan(job: CalendarJob) -> ScheduledJob:
         window_end=job.window_end,
         priority=job.priority,
         run_at=job.run_at,
-        max_attempts=RETRY.max_attempts or 1,
+        max_attempts=job.max_retries + 1,
     )
 
 

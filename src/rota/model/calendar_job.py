@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
@@ -16,7 +16,8 @@ from rota.model.retry import Retry
 
 TASK = "sync_pair"
 QUEUE = "calendar"  # of its own: workers that do not have the application must not claim these jobs, and fail them as unknown
-RETRY = Retry(max_attempts=6, base="1m", cap="30m")  # five retries, after 1, 2, 4, 8 and 16 minutes
+RETRIES = 5
+RETRY = Retry(max_attempts=RETRIES + 1, base="1m", cap="30m")  # after 1, 2, 4, 8 and 16 minutes
 MOST = 100  # jobs of one request
 MAX_PAYLOAD_BYTES = 65_536
 
@@ -75,7 +76,8 @@ class CalendarJob(BaseModel):
     payload: Annotated[dict[str, Any], AfterValidator(_check_payload)] = Field(
         default_factory=dict, description="What else the connector is told; a JSON object."
     )
-    priority: int = Field(default=0, ge=-32768, le=32767, strict=True, description="Smaller ones run first.")
+    priority: int = Field(default=0, ge=-32768, le=32767, strict=True, description="Smaller numbers run first.")
+    max_retries: int = Field(default=RETRIES, ge=0, le=99, strict=True, description="Attempts after the first one.")
     run_at: Moment | None = Field(default=None, description="When it is due; at once if nothing is said.")
 
     @model_validator(mode="after")
@@ -96,15 +98,14 @@ class CalendarJob(BaseModel):
 
     def row(self) -> dict[str, Any]:
         """Everything that was asked for, in plain values."""
-        return {"payload": self.stored(), "priority": self.priority, "run_at": self.run_at and self.run_at.isoformat()}
-
-
-class CalendarJobs(BaseModel):
-    """The body of `POST /jobs/schedule`: all of these, or none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    jobs: list[CalendarJob] = Field(min_length=1, max_length=MOST, description="What is to be done.")
+        policy = replace(RETRY, max_attempts=self.max_retries + 1)
+        return {
+            "payload": self.stored(),
+            "priority": self.priority,
+            "run_at": self.run_at and self.run_at.isoformat(),
+            "max_attempts": policy.max_attempts,
+            "retry": policy.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True)

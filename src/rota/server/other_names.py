@@ -13,6 +13,7 @@ OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
     "TimingBody": {"cron_expr": "cron", "timezone": "tz"},
     "ScheduleBody": {"job_type": "task"},
     "ScheduleChange": {"job_type": "task"},
+    "CalendarJobBody": {"pair_id": "calendar_pair_id", "connector_id": "connector", "next_run_at": "run_at"},
     "NewHttpJob": {"scheduled_at": "run_at", "timeout_seconds": "timeout_s"},
 }
 

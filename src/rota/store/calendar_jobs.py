@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.db import queries
 from rota.db.connection import AsyncConn
-from rota.model.calendar_job import QUEUE, RETRY, TASK
+from rota.model.calendar_job import QUEUE, TASK
 
 SQL = queries.load("calendar_jobs")
 
@@ -18,13 +18,11 @@ async def declare(conn: AsyncConn) -> None:
 
 
 async def insert(conn: AsyncConn, rows: list[dict[str, Any]], *, owner: str, triggered_by: dict[str, Any]) -> None:
-    """Stores jobs, each with an id of its own, a payload as text, a priority and perhaps a time."""
+    """Stores jobs, each with an id of its own, a payload, a priority, its retries and perhaps a time."""
     parameters = {
         "jobs": json.dumps(rows, ensure_ascii=False),
         "task": TASK,
         "queue": QUEUE,
-        "max_attempts": RETRY.max_attempts,
-        "retry": json.dumps(RETRY.to_json()),
         "owner": owner,
         "triggered_by": json.dumps(triggered_by, ensure_ascii=False),
     }

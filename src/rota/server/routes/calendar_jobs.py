@@ -5,14 +5,27 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header
+from pydantic import Field
 
 from rota.control.plane import ControlPlane
 from rota.errors import Forbidden
-from rota.model.calendar_job import CalendarJobs, ScheduledJobs
+from rota.model.calendar_job import MOST, CalendarJob, ScheduledJobs
+from rota.server.fields import Body
 from rota.server.guard import allow
 from rota.server.schemas import problems
 
 router = APIRouter(tags=["calendars"])
+
+
+class CalendarJobBody(Body, CalendarJob):
+    """One synchronisation: which pair of calendars, by which connector, and what part of their time."""
+
+
+class CalendarJobs(Body):
+    """Synchronisations that are stored all or none."""
+
+    jobs: list[CalendarJobBody] = Field(min_length=1, max_length=MOST, description="What is to be done.")
+
 
 NEEDS_SESSION = "calendar jobs are scheduled by an admin who is signed in with a session cookie: a token will not do"
 
