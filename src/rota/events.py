@@ -194,7 +194,7 @@ class LinesRefused(Event):
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """How full a queue is, by state and no further than a cap, and how long its oldest ready job has been due."""
+    """How many jobs a queue has by state, estimated beyond 10,000, and how long its oldest ready job has been due."""
 
     queue: str
     jobs: Mapping[str, int]

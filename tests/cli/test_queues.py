@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.support import jobs as given
+from tests.support.counts import exactly
 from tests.support.invoke import Rota
 
 Conn = psycopg.Connection[Any]
@@ -32,7 +33,7 @@ def test_list_pause_and_resume(rota: Rota, conn: Conn) -> None:
     assert line.split()[:5] == ["mail", "1", "0", "0", "0"]
     assert line.endswith("(provider is down)")
     [data] = rota("queues", "list", "--json").data
-    assert (data["name"], data["ready"], data["workers"]) == ("mail", {"count": 1, "capped": False}, 1)
+    assert (data["name"], data["ready"], data["workers"]) == ("mail", exactly(1), 1)
     assert data["pause_reason"] == "provider is down"
 
     assert rota("queues", "resume", "mail").code == 0

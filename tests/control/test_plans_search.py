@@ -14,7 +14,7 @@ from tests.support.plans import Session, nodes
 from rota.control import job_stats, search, service
 from rota.db.connection import connect
 from rota.model.filters import JobFilter, PayloadMatch
-from rota.store import jobs_change, jobs_read
+from rota.store import job_counts, jobs_change, jobs_read
 from rota.store.tasks_read import not_system
 
 pytestmark = pytest.mark.req("A01")
@@ -99,8 +99,8 @@ async def test_searches_are_bounded_and_go_on(aconn: psycopg.AsyncConnection[Any
         conn.execute("SET enable_seqscan = off")
         conn.execute("SET enable_bitmapscan = off")
         session = Session(conn)
-        statement = sql.SQL(jobs_read.SQL["jobs_read_stats"]).format(ours=not_system(sql.Identifier("task"))).as_string(conn)
-        pages, _, _ = session.read(statement, {"cap": 10_000, "walk": 20_000})
+        statement = sql.SQL(job_counts.SQL["job_counts_finished"]).format(match=not_system(sql.Identifier("task"))).as_string(conn)
+        pages, _, _ = session.read(statement, {"walk": job_counts.WALK})
         assert [node for node in nodes(session.plans[-1]["Plan"]) if node["Node Type"] == "Seq Scan"] == []
         assert pages < 50_000
 

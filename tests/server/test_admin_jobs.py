@@ -10,6 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from tests.support import jobs as given
+from tests.support.counts import exactly
 from tests.support.shop import ADMIN, Shop
 
 from rota.model.ids import new_id
@@ -47,8 +48,8 @@ class TestSeed:
         assert detail["job"]["payload"] == {"user_id": 1}
         assert [(run["attempt"], run["outcome"]) for run in detail["runs"]] == [(1, "failed")]
         stats = await shop.get("/jobs/stats")
-        assert stats["states"]["failed"] == {"count": 1, "capped": False}
-        assert stats["states"]["queued"] == {"count": 1, "capped": False}
+        assert stats["states"]["failed"] == exactly(1)
+        assert stats["states"]["queued"] == exactly(1)
         assert set(stats["states"]) == {"waiting", "queued", "running", "completed", "failed", "canceled"}
         assert stats["oldest_queued_age"].startswith("P")
         assert (await shop.post(f"/jobs/{first}/retry"))["state"] == "queued"
@@ -124,8 +125,8 @@ class TestList:
         for n in range(3):
             await send(shop, n)
         page = await shop.get("/jobs", limit=10**9, count="true")
-        assert (len(page["items"]), page["next"], page["count"]) == (3, None, {"count": 3, "capped": False})
-        assert await shop.get("/jobs/count", state="queued") == {"count": 3, "capped": False}
+        assert (len(page["items"]), page["next"], page["count"]) == (3, None, exactly(3))
+        assert await shop.get("/jobs/count", state="queued") == exactly(3)
         assert (await shop.get("/jobs"))["count"] is None
         assert await shop.refused("GET", "/jobs", params={"limit": "0"}) == (422, "validation")
 
@@ -227,7 +228,7 @@ class TestBulk:
             fail(conn)
         body = {"action": "retry", "filter": {"state": ["failed"], "task": "send"}, "dry_run": True}
         assert await shop.post("/jobs/bulk", body) == {
-            "action": "retry", "dry_run": True, "matched": {"count": 3, "capped": False}, "changed": 0, "skipped": 0, "next": None,
+            "action": "retry", "dry_run": True, "matched": exactly(3), "changed": 0, "skipped": 0, "next": None,
         }  # fmt: skip
         done = await shop.post("/jobs/bulk", {**body, "dry_run": False})
         assert (done["changed"], done["skipped"], done["next"], done["matched"]) == (3, 0, None, None)

@@ -93,7 +93,7 @@ async def test_with_jobs_a_worker_runs_them_and_the_timer_does_not_start(
 
     async with serving(app) as server:
         assert server.state.background is not None
-        assert server.state.background.pruner is None
+        assert server.state.background.timers == []
         await until(lambda: live_workers(conn), what="for the worker to register")
         job = await work.aenqueue()
         await until(ran.is_set, what="for the job")

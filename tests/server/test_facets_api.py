@@ -13,6 +13,7 @@ from hypothesis import given as example
 from hypothesis import strategies as st
 from tests.support import jobs as given
 from tests.support import people
+from tests.support.counts import exactly
 from tests.support.shop import Shop
 
 from rota.control import facets as control
@@ -92,16 +93,14 @@ class TestFacets:
         found = await shop.get("/jobs/facets", q="state:queued")
         assert {state: count["count"] for state, count in found["states"].items() if count["count"]} == {"queued": 3, "failed": 1}
         assert found["tasks"] == [
-            {"value": "count", "count": {"count": 2, "capped": False}},
-            {"value": "send", "count": {"count": 1, "capped": False}},
+            {"value": "count", "count": exactly(2)},
+            {"value": "send", "count": exactly(1)},
         ]
         assert [each["value"] for each in found["queues"]] == ["default", "mail"]
         narrow = await shop.get("/jobs/facets", q="payload.n:1 task:c*")
-        assert narrow["states"]["queued"] == {"count": 1, "capped": False}
-        assert narrow["states"]["failed"] == {"count": 0, "capped": False}
-        assert (await shop.get("/jobs/facets", text="boom"))["tasks"] == [
-            {"value": "count", "count": {"count": 1, "capped": False}}
-        ]
+        assert narrow["states"]["queued"] == exactly(1)
+        assert narrow["states"]["failed"] == exactly(0)
+        assert (await shop.get("/jobs/facets", text="boom"))["tasks"] == [{"value": "count", "count": exactly(1)}]
         assert await shop.refused("GET", "/jobs/facets", params={"q": "stat:failed"}) == (422, "query")
         assert (await shop.get("/jobs/facets", since="1s", until="2030-01-01"))["complete"] is True
 
@@ -111,11 +110,15 @@ class TestFacets:
         for _ in range(9):
             put(conn, "count", "default", "completed")
         found = await shop.get("/jobs/facets", queue="default")
-        assert (found["complete"], found["states"]["completed"]) == (False, {"count": 5, "capped": True})
-        assert found["states"]["failed"] == {"count": 1, "capped": False}
-        assert found["tasks"] == [{"value": "count", "count": {"count": 5, "capped": True}}]
+        assert (found["complete"], found["states"]["completed"]) == (False, {"count": 5, "capped": True, "estimated": False})
+        assert found["states"]["failed"] == exactly(1)
+        assert found["tasks"] == [{"value": "count", "count": {"count": 5, "capped": True, "estimated": False}}]
         everything = await shop.get("/jobs/facets")
-        assert everything["states"]["completed"] == {"count": 9, "capped": False}  # which have indexes of their own
+        assert everything["states"]["completed"] == {
+            "count": 9,
+            "capped": False,
+            "estimated": False,
+        }  # which have indexes of their own
 
 
 class TestValues:
@@ -244,7 +247,7 @@ class TestSelection:
         await shop.post(f"/jobs/{canceled}/cancel")
         chosen = {"id": [str(failed[0]), str(failed[2]), str(canceled), str(uuid4())]}
         counted = await shop.post("/jobs/bulk", {"action": "retry", "filter": chosen, "dry_run": True})
-        assert counted["matched"] == {"count": 3, "capped": False}
+        assert counted["matched"] == exactly(3)
         done = await shop.post("/jobs/bulk", {"action": "retry", "filter": chosen})
         assert (done["changed"], done["skipped"], done["next"]) == (3, 0, None)
         assert {each["id"] for each in (await shop.get("/jobs", state="failed"))["items"]} == {str(failed[1]), str(failed[3])}

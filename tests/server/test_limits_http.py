@@ -240,7 +240,7 @@ class TestMounted:
         inner = make_asgi(app)
         outer = Starlette(routes=[Mount("/rota", inner)], lifespan=lambda _: running(inner))
         async with listening_to(outer) as (_, client):
-            assert inner.state.rota.background.pruner is not None
+            assert inner.state.rota.background.timers
             async with client.get("/rota/readyz") as answer:
                 assert (answer.status, answer.headers["X-Frame-Options"]) == (200, "DENY")
             async with client.get("/rota/openapi.json") as answer:

@@ -487,7 +487,9 @@ export interface paths {
         };
         /**
          * Count jobs by state
-         * @description How many jobs are in each state, and how long the oldest one that is due has waited. Counts end at 10,000.
+         * @description How many jobs are in each state, and how long the oldest one that is due has waited.
+         *
+         *     Counts of more than 10,000 are `estimated`; they are `capped` as long as no worker or server has counted further.
          */
         get: operations["jobs_stats"];
         put?: never;
@@ -507,7 +509,7 @@ export interface paths {
         };
         /**
          * Count jobs
-         * @description How many jobs match, as far as that can be known cheaply; with `capped` there are more than that.
+         * @description How many jobs match. A search counts to 10,000, and is then `capped`; by state alone, more than that are `estimated`.
          */
         get: operations["jobs_count"];
         put?: never;
@@ -2301,11 +2303,13 @@ export interface components {
             /** @description What is to be done. */
             jobs: components["schemas"]["CalendarJobBody"][];
         };
-        /** @description How many there are; with `capped`, there are more than that. */
+        /** @description How many there are: exactly; with `capped` more than that; with `estimated` about that many. */
         Capped: {
             count: number;
             /** @default false */
             capped: boolean;
+            /** @default false */
+            estimated: boolean;
         };
         /** @description What a sync would do to a task; `fields` are those of its definition that differ: what was said before, and now. */
         Change: {

@@ -30,7 +30,7 @@ test("ages", () => {
 });
 
 test("counts", () => {
-  expect([shortCount(999), shortCount(9999), shortCount(12_345), shortCount(10_000, true), shortCount(3_400_000)]).toEqual(["999", "9,999", "12.3k", "10k+", "3.4M"]);
+  expect([shortCount(999), shortCount(9999), shortCount(12_345), shortCount(10_000, true), shortCount(3_400_000), shortCount(61_234, false, true)]).toEqual(["999", "9,999", "12.3k", "10k+", "3.4M", "≈ 61.2k"]);
   expect([bytes(5), bytes(1234), bytes(5e9)]).toEqual(["5 B", "1.2 kB", "5 GB"]);
 });
 

@@ -92,10 +92,10 @@ export function count(value: number): string {
   return counts.format(value);
 }
 
-/** A number in little room: "999", "12k", "3.4M"; capped: "10k+". */
-export function shortCount(value: number, capped = false): string {
+/** A number in little room: "999", "12k", "3.4M"; capped: "10k+"; estimated: "≈ 60k". */
+export function shortCount(value: number, capped = false, estimated = false): string {
   const text = value < 10_000 && !capped ? counts.format(value) : compact.format(value).replace("K", "k");
-  return capped ? `${text}+` : text;
+  return capped ? `${text}+` : estimated ? `≈ ${text}` : text;
 }
 
 /** Bytes: "512 B", "1.2 kB". */

@@ -39,12 +39,12 @@ export function Duration({ of, since, empty = "–" }: { of?: string | number | 
   );
 }
 
-/** A number in little room; `capped` says that there are more: "10k+". In full on hover. */
-export function Count({ value, capped = false, className }: { value: number | null | undefined; capped?: boolean; className?: string }) {
+/** A number in little room; `capped`: there are more ("10k+"); `estimated`: about that many ("≈ 60k"). In full on hover. */
+export function Count({ value, capped = false, estimated = false, className }: { value: number | null | undefined; capped?: boolean; estimated?: boolean; className?: string }) {
   if (value === null || value === undefined) return <span className="text-faint">–</span>;
   return (
-    <span className={className} title={capped ? `more than ${count(value)}` : count(value)}>
-      {shortCount(value, capped)}
+    <span className={className} title={capped ? `more than ${count(value)}` : estimated ? `about ${count(value)}` : count(value)}>
+      {shortCount(value, capped, estimated)}
     </span>
   );
 }

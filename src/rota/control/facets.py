@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rota.control.job_stats import count_states
 from rota.db.connection import AsyncConn
 from rota.errors import UsageError
 from rota.model.capped import COUNT_CAP, Capped
 from rota.model.filters import FINISHED_STATES, JOB_STATES, JobFilter, check_text
 from rota.store import facets as store
+from rota.store import job_counts
 from rota.store.facets import Kind
 
 WINDOW = COUNT_CAP  # jobs of each kind that are looked at
@@ -66,7 +66,9 @@ async def job_facets(conn: AsyncConn, filter: JobFilter | None = None) -> JobFac
         queues.update(found.queues)
         is_cut = is_cut or (found.scanned >= window and bool(of_these))
     if not anywhere.narrows:
-        states = await count_states(conn)
+        states = await job_counts.by_state(conn)
+    elif anywhere == JobFilter(task=anywhere.exact_task, queue=anywhere.queue):
+        states = await job_counts.with_estimates(conn, states, task=anywhere.task, queue=anywhere.queue)
     return JobFacets(states, _top(tasks, is_cut), _top(queues, is_cut), not is_cut)
 
 

@@ -7,11 +7,8 @@ from datetime import timedelta
 
 from rota.control.service import list_queues
 from rota.db.connection import AsyncConn
-from rota.model.capped import COUNT_CAP, Capped
-from rota.model.filters import JOB_STATES
-from rota.store import jobs_read
-
-WALK = 2 * COUNT_CAP  # finished jobs looked at
+from rota.model.capped import Capped
+from rota.store import job_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +20,7 @@ class JobStats:
 
 
 async def job_stats(conn: AsyncConn) -> JobStats:
-    """Jobs by state, Rota's own left out; counts are exact while small."""
-    states = await count_states(conn)
+    """Count jobs by state, system tasks left out."""
+    states = await job_counts.by_state(conn)
     ages = [queue.oldest_age for queue in await list_queues(conn) if queue.oldest_age is not None]
     return JobStats(states, max(ages, default=None))
-
-
-async def count_states(conn: AsyncConn) -> dict[str, Capped]:
-    """Jobs by state, each counted by an index of its own."""
-    states = dict.fromkeys(JOB_STATES, Capped(0))
-    for each in await jobs_read.stats(conn, cap=COUNT_CAP, walk=WALK):
-        state = "queued" if each.state in ("delayed", "held") else each.state
-        total = states[state].count + each.count
-        states[state] = Capped(min(total, COUNT_CAP), total > COUNT_CAP or each.capped or states[state].capped)
-    return states

@@ -11,10 +11,10 @@ from rota.control import calendar
 from rota.control.calendar import NextRun
 from rota.control.words import number
 from rota.db.connection import AsyncConn
-from rota.model.capped import COUNT_CAP, Capped
+from rota.model.capped import Capped
+from rota.store import job_counts, schedule_reads, workers_read
 from rota.store import overview as store
-from rota.store import schedule_reads, workers_read
-from rota.store.overview import Counts, QueueAge, ScheduleTroubles
+from rota.store.overview import QueueAge, ScheduleTroubles
 from rota.store.workers_read import WorkerRecord
 
 BEHIND = timedelta(minutes=1)  # a queue whose oldest job has been due for longer is behind
@@ -90,7 +90,7 @@ class Overview:
 async def overview(conn: AsyncConn, may: May) -> Overview:
     """Looks at everything once, as far as the actor may."""
     at = await schedule_reads.now(conn)
-    counts = await store.counts(conn, cap=COUNT_CAP)
+    counts = await job_counts.with_estimates(conn, await job_counts.live(conn))
     failures = await store.failed(conn, walk=FAILED_WALK)
     failed = Capped(min(failures.failed, CAP), failures.cut or failures.failed > CAP)
     queues = await store.queues(conn) if may("queues.read") else []
@@ -98,7 +98,7 @@ async def overview(conn: AsyncConn, may: May) -> Overview:
     troubles = await store.schedules(conn, cap=CAP) if may("schedules.read") else ScheduleTroubles(0, 0, 0)
     upcoming = await calendar.upcoming(conn, limit=1) if may("schedules.read") else []
     alerts = _alerts(await store.alerts(conn, cap=CAP + 1)) if may("alerts.read") else None
-    is_new = counts == Counts(0, 0, 0, 0, 0) and not await store.has_run(conn, walk=EVER_WALK)
+    is_new = not any(counts.values()) and not await store.has_run(conn, walk=EVER_WALK)
     problems = [
         *_queue_problems(queues, workers, is_new=is_new),
         *_worker_problems(workers or []),
@@ -115,10 +115,10 @@ async def overview(conn: AsyncConn, may: May) -> Overview:
         health,
         _sentence(problems, health),
         problems,
-        queued=_sum(counts.ready, counts.delayed, counts.held),
-        delayed=Capped.at(counts.delayed),
-        running=Capped.at(counts.running),
-        waiting=Capped.at(counts.waiting),
+        queued=Capped.sum(counts[state] for state in job_counts.QUEUED),
+        delayed=counts["delayed"],
+        running=counts["running"],
+        waiting=counts["waiting"],
         oldest=None if oldest is None or oldest.age is None else OldestWait(oldest.name, oldest.age),
         failed_1h=failed,
         workers=None if workers is None else _count_workers(workers),
@@ -208,12 +208,6 @@ def about(value: timedelta) -> str:
 
 def _many(count: Capped, noun: str, one: str, many: str) -> str:
     return f"{number(count, noun)} {one if count == Capped(1) else many}"
-
-
-def _sum(*counts: int) -> Capped:
-    parts = [Capped.at(count) for count in counts]
-    total = sum(part.count for part in parts)
-    return Capped(min(total, COUNT_CAP), total > COUNT_CAP or any(part.capped for part in parts))
 
 
 def _count_workers(workers: list[WorkerRecord]) -> WorkerCounts:

@@ -17,8 +17,8 @@ from rota.control import search
 from rota.db.connection import AsyncConn
 from rota.errors import Conflict, InvalidTransition, NotFound, UnknownQueue, UsageError, did_you_mean
 from rota.model.capped import COUNT_CAP, Capped
-from rota.model.filters import FINISHED_STATES, LIVE_STATES, JobFilter
-from rota.store import jobs_change, jobs_read, queues, workers_read
+from rota.model.filters import FINISHED_STATES, JOB_STATES, LIVE_STATES, JobFilter
+from rota.store import job_counts, jobs_change, jobs_read, queues, workers_read
 from rota.store.jobs_change import Edit
 from rota.store.jobs_read import JobRecord, JobSummary, Relative, RunRecord
 from rota.store.workers_read import WorkerRecord
@@ -116,9 +116,14 @@ async def list_dead_letters(conn: AsyncConn, *, task: str | None = None, before:
 
 
 async def count_jobs(conn: AsyncConn, filter: JobFilter, *, cap: int = COUNT_CAP) -> Capped:
-    """How many jobs match, as far as that can be known cheaply."""
+    """Count the jobs that match, up to the cap; beyond it about how many there are, if only states are asked for."""
     ids, reached = await search.find(conn, filter, before=None, limit=cap + 1)
-    return Capped(min(len(ids), cap), capped=reached is not None)
+    found = Capped(min(len(ids), cap), capped=reached is not None)
+    if found.capped and filter == JobFilter(states=filter.states):
+        counts = await job_counts.by_state(conn)
+        about = Capped.sum(counts[state] for state in filter.states or JOB_STATES)
+        return found if about.capped else about
+    return found
 
 
 async def get_job(conn: AsyncConn, id: UUID) -> JobDetail:
@@ -213,11 +218,11 @@ async def list_queues(conn: AsyncConn) -> list[Queue]:
             row.name,
             row.paused_at,
             row.pause_reason,
-            ready=Capped.at(row.ready),
-            delayed=Capped(row.delayed, row.delayed_capped),
-            held=Capped(row.held, row.held_capped),
-            waiting=Capped.at(row.waiting),
-            running=Capped(row.running, row.running_capped),
+            ready=row.ready,
+            delayed=row.delayed,
+            held=row.held,
+            waiting=row.waiting,
+            running=row.running,
             oldest_age=row.oldest_age,
             workers=sum(row.name in worker.queues for worker in workers),
             max_concurrency=row.max_concurrency,

@@ -17,8 +17,8 @@ from rota.errors import NotFound, UsageError
 Kind = Literal["read", "operate"]
 
 _SEEN = (
-    "migration", "job", "run", "jobs", "job_key", "job_edge", "job_edit", "queue", "task", "task_stat", "worker", "schedule",
-    "occurrence", "lock", "limit_look", "limit_use", "log", "alert", "webhook_delivery",
+    "migration", "job", "run", "jobs", "job_key", "job_edge", "job_edit", "job_count", "queue", "task", "task_stat", "worker",
+    "schedule", "occurrence", "lock", "limit_look", "limit_use", "log", "alert", "webhook_delivery",
 )  # fmt: skip
 # What Rota's own statements write on behalf of an operator.
 _OPERATED = {

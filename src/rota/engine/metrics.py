@@ -141,7 +141,7 @@ class Metrics:
             )
             yield gauge(
                 "rota_queue_jobs",
-                "Live jobs of a queue by state, counted up to a cap.",
+                "Live jobs of a queue by state; estimated where there are more than 10,000.",
                 ["queue", "state"],
                 {(depth.queue, state): jobs for depth in self._depths for state, jobs in depth.jobs.items()},
             )

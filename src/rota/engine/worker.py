@@ -11,7 +11,7 @@ from uuid import UUID
 from rota.db.connection import AsyncConn, Backoff, close_quietly, connect_async
 from rota.engine.claimer import Claimer
 from rota.engine.completer import Completer
-from rota.engine.depth import MEASURE_EVERY_S, Depth
+from rota.engine.depth import COUNT_EVERY_S, MEASURE_EVERY_S, Depth, JobCounter
 from rota.engine.desk import Desk
 from rota.engine.executor import Executor
 from rota.engine.heartbeat import Heartbeat
@@ -80,7 +80,13 @@ class Worker:
         slots = Slots(options.concurrency, holdings, executor, completer, events)
         claimer = Claimer(options, holdings, completer, events, lambda: slots.pace_s, standing.limited)
         tally = Tally(events)
-        duties = [*self._duties, Duty(LOOK_EVERY_S, standing.look), Duty(MEASURE_EVERY_S, Depth(events).measure)]
+        counter = JobCounter(lambda: connect_async(self._dsn, "counter", pooled=options.pooled), events)
+        duties = [
+            *self._duties,
+            Duty(LOOK_EVERY_S, standing.look),
+            Duty(MEASURE_EVERY_S, Depth(events).measure),
+            Duty(COUNT_EVERY_S, counter.run_once),
+        ]
         upkeep = Upkeep(self.id, options, holdings, claimer, events, slots.interrupt, tally, duties)
 
         def lose(run: Run) -> None:
@@ -129,6 +135,7 @@ class Worker:
         finally:
             for task in background:
                 await _end(task)
+            await counter.aclose()
             await slots.close()
             await quarantine.close()
             await asyncio.to_thread(heartbeat.close, "stopped", CLEANUP_S)

@@ -1,4 +1,4 @@
-"""What goes on in a server beside the requests: a worker, if jobs.enabled says so; else a timer for what must not pile up.
+"""What goes on in a server beside the requests: a worker, if jobs.enabled says so; else timers for what a worker would do.
 
 A server that knows its address also records it, see `rota.control.servers`.
 """
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from rota.control.retention import prune_deliveries
 from rota.control.servers import BEAT_S, machine_name
+from rota.db.connection import connect_async
+from rota.engine.depth import COUNT_EVERY_S, JobCounter
 from rota.engine.journal import Journal
 from rota.model.ids import new_id
 from rota.store import servers as store
@@ -150,14 +152,40 @@ class Presence:
             await asyncio.sleep(BEAT_S)
 
 
+class Counting:
+    """Counts what there is too much of to be counted in a request, where no worker of this server would."""
+
+    def __init__(self, state: State) -> None:
+        database = state.settings.database
+        self._state = state
+        self._counter = JobCounter(lambda: connect_async(database.dsn, "counter", pooled=database.pooled), state.app.events)
+        self._task = asyncio.create_task(self._keep_counting(), name="rota-counting")
+
+    async def aclose(self) -> None:
+        """Stop."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        await self._counter.aclose()
+
+    async def _keep_counting(self) -> None:
+        while True:
+            try:
+                async with self._state.connection() as conn:
+                    await self._counter.run_once(conn)
+            except Exception as error:  # the next turn comes in any case
+                log.warning("the jobs could not be counted: %s", error)
+            await asyncio.sleep(COUNT_EVERY_S)
+
+
 class Background:
     """All of it, from the start of a server to its end."""
 
     def __init__(self, state: State, on_broken: Callable[[], None]) -> None:
         jobs = state.settings.jobs.enabled
         self.worker = ThreadedWorker(state.app, on_broken) if jobs else None
-        self.pruner = None if jobs else Pruner(state)
-        self.presence = None if state.address is None else Presence(state, state.address)
+        self.timers: list[Pruner | Counting | Presence] = [] if jobs else [Pruner(state), Counting(state)]
+        if state.address is not None:
+            self.timers.append(Presence(state, state.address))
 
     def stop(self) -> None:
         """Lets the worker begin to drain; called again, gives up on its jobs."""
@@ -170,7 +198,5 @@ class Background:
             if not self.worker.stopping:
                 self.worker.stop()
             await self.worker.wait()
-        if self.pruner is not None:
-            await self.pruner.aclose()
-        if self.presence is not None:
-            await self.presence.aclose()
+        for timer in self.timers:
+            await timer.aclose()

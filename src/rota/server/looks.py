@@ -70,7 +70,7 @@ def changes(before: Look, after: Look) -> dict[str, dict[str, Any]]:
 
 
 def _counts(row: queues.QueueRow) -> Row:
-    counts = {state: min(getattr(row, state), CAP) for state in ("ready", "delayed", "held", "waiting", "running")}
+    counts = {state: min(getattr(row, state).count, CAP) for state in ("ready", "delayed", "held", "waiting", "running")}
     return {"name": row.name, "paused": row.paused_at is not None, **counts, "cap": CAP}
 
 

@@ -15,7 +15,6 @@ from rota.db import queries
 from rota.db.connection import AsyncConn
 from rota.model.filters import FINISHED_STATES, LIVE_STATES, JobFilter
 from rota.store import job_conditions as conditions
-from rota.store.tasks_read import not_system
 
 SQL = queries.load("jobs_read")
 
@@ -169,15 +168,6 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True)
-class StateCount:
-    """How many jobs are in a state of the table; `capped`: at least so many."""
-
-    state: str
-    count: int
-    capped: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Scan:
     """One bounded step through jobs: how many were looked at, down to which id, and those that match, newest first."""
 
@@ -296,13 +286,6 @@ async def running(conn: AsyncConn, *, workers: list[UUID], limit: int) -> list[R
     async with conn.cursor(row_factory=class_row(RunningJob)) as cursor:
         await cursor.execute(SQL["jobs_read_running"], {"workers": workers, "limit": limit})
         return await cursor.fetchall()
-
-
-async def stats(conn: AsyncConn, *, cap: int, walk: int) -> list[StateCount]:
-    """How many jobs are in each state, as far as that can be known cheaply; Rota's own are left out."""
-    statement = sql.SQL(SQL["jobs_read_stats"]).format(ours=not_system(sql.Identifier("task")))
-    rows = await (await conn.execute(statement, {"cap": cap, "walk": walk})).fetchall()
-    return [StateCount(*row) for row in rows]
 
 
 async def _scan(

@@ -19,17 +19,6 @@ Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """Live jobs by state; each count goes one beyond its cap."""
-
-    ready: int
-    delayed: int
-    held: int
-    running: int
-    waiting: int
-
-
-@dataclass(frozen=True, slots=True)
 class Failed:
     """Jobs that failed for good within the last hour; `cut`: there may be more."""
 
@@ -54,12 +43,6 @@ class ScheduleTroubles:
     late: int
     recurring_late: int
     failing: int
-
-
-async def counts(conn: AsyncConn, *, cap: int) -> Counts:
-    """Live jobs by state."""
-    [found] = await _read(conn, Counts, "counts", cap=cap)
-    return found
 
 
 async def failed(conn: AsyncConn, *, walk: int) -> Failed:

@@ -11,7 +11,7 @@ from psycopg.rows import class_row, dict_row
 
 from rota.db import queries
 from rota.db.connection import AsyncConn
-from rota.model.capped import COUNT_CAP
+from rota.model.capped import COUNT_CAP, Capped
 
 SQL = queries.load("queues")
 
@@ -20,7 +20,7 @@ WALK = 10  # times the cap, through those that have no index by queue
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue with counts that ended one beyond the cap, or with the bounded walk that was to find them."""
+    """A queue, and how many live jobs it has by state of the table."""
 
     name: str
     paused_at: datetime | None
@@ -29,14 +29,11 @@ class QueueRow:
     rate: str | None
     overridden: bool  # these limits are an operator's
     oldest_age: timedelta | None  # how long the oldest ready job has been due
-    ready: int
-    waiting: int
-    delayed: int
-    held: int
-    running: int
-    delayed_capped: bool
-    held_capped: bool
-    running_capped: bool
+    ready: Capped
+    delayed: Capped
+    held: Capped  # by limits
+    waiting: Capped
+    running: Capped
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +56,10 @@ async def get_for_change(conn: AsyncConn, name: str) -> QueueSettings | None:
 
 
 async def read_all(conn: AsyncConn, *, cap: int = COUNT_CAP) -> list[QueueRow]:
-    """Every queue, by name."""
-    async with conn.cursor(row_factory=class_row(QueueRow)) as cursor:
+    """Return every queue, by name."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(SQL["queues_read_all"], {"cap": cap, "walk": WALK * cap})
-        return await cursor.fetchall()
+        return [_row(row, cap) for row in await cursor.fetchall()]
 
 
 async def names(conn: AsyncConn) -> list[str]:
@@ -97,3 +94,12 @@ async def limits(conn: AsyncConn, name: str) -> dict[str, Any]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(SQL["queues_limits"], {"name": name})
         return await cursor.fetchone() or {}
+
+
+def _row(row: dict[str, Any], cap: int) -> QueueRow:
+    counted, kept = row.pop("counted"), row.pop("kept")
+    for name in ("ready", "delayed", "held", "waiting", "running"):
+        state = "queued" if name == "ready" else name
+        found = Capped(row[name], row.pop(f"{name}_capped")) if f"{name}_capped" in row else Capped.at(row[name], cap)
+        row[name] = found.or_about(kept.get(state, 0) if state in counted else None)
+    return QueueRow(**row)

@@ -24,7 +24,7 @@ function week(change: object = {}, runs: (day: number, hour: number) => number =
       });
     return { date, hours };
   });
-  return { now: "2026-03-23T05:30:00Z", tz: "Europe/Berlin", days, schedules: { count: 3, capped: false }, complete: true, caps: [], ...change };
+  return { now: "2026-03-23T05:30:00Z", tz: "Europe/Berlin", days, schedules: { count: 3, capped: false, estimated: false }, complete: true, caps: [], ...change };
 }
 
 describe("the week", () => {
@@ -89,7 +89,7 @@ describe("the week", () => {
     const first = renderPage(<Calendar />, { api: { [CALENDAR]: never } });
     expect(await screen.findByRole("status", { name: "Loading" })).toBeTruthy();
     first.unmount();
-    const second = renderPage(<Calendar />, { api: { [CALENDAR]: week({ schedules: { count: 0, capped: false } }, () => 0) } });
+    const second = renderPage(<Calendar />, { api: { [CALENDAR]: week({ schedules: { count: 0, capped: false, estimated: false } }, () => 0) } });
     expect(await screen.findByText("Nothing is planned")).toBeTruthy();
     second.unmount();
     const third = renderPage(<Calendar />, { api: { [CALENDAR]: week({}, () => 0) } });
@@ -111,8 +111,8 @@ describe("an hour", () => {
     begin: "2026-03-24T02:00:00.000Z",
     end: "2026-03-24T03:00:00.000Z",
     schedules: [{ id: "1", name: "<b>nightly</b>", task: "send", kind: "cron", words: "Every 5 minutes", runs: 12, first: "2026-03-24T02:00:00Z", last: "2026-03-24T02:55:00Z" }],
-    recurring: [{ task: "fetch_feed", count: { count: 10000, capped: true }, first: "2026-03-24T02:15:00Z" }],
-    jobs: [{ task: "send_mail", count: { count: 3, capped: false }, first: "2026-03-24T02:30:00Z" }],
+    recurring: [{ task: "fetch_feed", count: { count: 10000, capped: true, estimated: false }, first: "2026-03-24T02:15:00Z" }],
+    jobs: [{ task: "send_mail", count: { count: 3, capped: false, estimated: false }, first: "2026-03-24T02:30:00Z" }],
     more: true,
   };
 

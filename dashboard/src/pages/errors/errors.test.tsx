@@ -5,9 +5,9 @@ import { HOSTILE, ago, record, summary, uuid } from "../jobs/samples";
 import Errors from ".";
 
 const LIST = "GET /api/admin/errors";
-const group = (fingerprint: string, change: object = {}) => ({ fingerprint, type: "shop.Declined", message: "the card was declined", tasks: ["charge"], count: { count: 10_000, capped: true }, first_seen: ago(7200), last_seen: ago(20), ...change });
+const group = (fingerprint: string, change: object = {}) => ({ fingerprint, type: "shop.Declined", message: "the card was declined", tasks: ["charge"], count: { count: 10_000, capped: true, estimated: false }, first_seen: ago(7200), last_seen: ago(20), ...change });
 const BASE = {
-  [LIST]: pageOf([group("aaaa000011112222"), group("bbbb", { type: "LookupError", message: "unknown", tasks: ["a", "b", "c"], count: { count: 3, capped: false } })]),
+  [LIST]: pageOf([group("aaaa000011112222"), group("bbbb", { type: "LookupError", message: "unknown", tasks: ["a", "b", "c"], count: { count: 3, capped: false, estimated: false } })]),
   "GET /api/admin/errors/{fingerprint}": { group: group("aaaa000011112222"), error: record(1).last_error, latest: [{ fingerprint: "aaaa000011112222", task: "charge", job_id: uuid(5), attempt: 3, finished_at: ago(20), error: { message: "declined again" } }] },
   "GET /api/admin/jobs": pageOf([summary(1)]),
   "GET /api/admin/jobs/values": pageOf(["charge"]),
@@ -70,7 +70,7 @@ test("retry all: counted, confirmed, done over the cursor", async () => {
       "POST /api/admin/jobs/bulk": (call: Call) => {
         const body = call.body as Record<string, unknown>;
         bodies.push(body);
-        if (body.dry_run) return { action: "retry", dry_run: true, matched: { count: 7, capped: false }, changed: 0, skipped: 0, next: null };
+        if (body.dry_run) return { action: "retry", dry_run: true, matched: { count: 7, capped: false, estimated: false }, changed: 0, skipped: 0, next: null };
         return { action: "retry", dry_run: false, matched: null, changed: body.cursor ? 3 : 4, skipped: 0, next: body.cursor ? null : "c1" };
       },
     },
@@ -88,7 +88,7 @@ test("nothing to retry, and a preview that fails", async () => {
   await user.click(await screen.findByRole("button", { name: "Retry all" }));
   const dialog = await screen.findByRole("dialog", { name: "Retry jobs" });
   expect(await within(dialog).findByText("ask for less")).toBeTruthy();
-  api.on("POST /api/admin/jobs/bulk", { action: "retry", dry_run: true, matched: { count: 0, capped: false }, changed: 0, skipped: 0, next: null });
+  api.on("POST /api/admin/jobs/bulk", { action: "retry", dry_run: true, matched: { count: 0, capped: false, estimated: false }, changed: 0, skipped: 0, next: null });
   await user.click(within(dialog).getByRole("button", { name: "Try again" }));
   expect(await within(dialog).findByText("No job matches that can be retried.")).toBeTruthy();
   await user.click(within(dialog).getByRole("button", { name: "Retry" }));

@@ -45,7 +45,7 @@ export function BulkDialog({ bulk, onClose }: { bulk: Bulk; onClose: () => void 
   const whyNot = action === "retry" ? whyNoRetry : whyNoCancel;
   const able = (bulk.jobs ?? []).filter((job) => whyNot(job) === null);
   const unable = (bulk.jobs?.length ?? 0) - able.length;
-  const total = bulk.jobs ? { count: able.length, capped: false } : matched;
+  const total = bulk.jobs ? { count: able.length, capped: false, estimated: false } : matched;
 
   useEffect(() => {
     if (bulk.jobs || phase !== "counting") return;
@@ -53,7 +53,7 @@ export function BulkDialog({ bulk, onClose }: { bulk: Bulk; onClose: () => void 
     setProblem(null);
     act("post", "/api/admin/jobs/bulk", { body: { action, filter: filter as Schema<"JobMatch">, dry_run: true }, signal: abort.signal }).then(
       (answer) => {
-        setMatched(answer.matched ?? { count: 0, capped: false });
+        setMatched(answer.matched ?? { count: 0, capped: false, estimated: false });
         setPhase("asking");
       },
       (error: unknown) => {

@@ -184,7 +184,7 @@ describe("changes", () => {
         "POST /api/admin/jobs/bulk": async (call: Call) => {
           const body = call.body as Record<string, unknown>;
           bodies.push(body);
-          if (body.dry_run) return { action: "cancel", dry_run: true, matched: { count: 900, capped: false }, changed: 0, skipped: 0, next: null };
+          if (body.dry_run) return { action: "cancel", dry_run: true, matched: { count: 900, capped: false, estimated: false }, changed: 0, skipped: 0, next: null };
           if (body.cursor === null) return { action: "cancel", dry_run: false, matched: null, changed: 450, skipped: 0, next: "c1" };
           await new Promise<void>((resolve) => (release = resolve));
           return { action: "cancel", dry_run: false, matched: null, changed: 440, skipped: 10, next: null };
@@ -218,7 +218,7 @@ describe("changes", () => {
         [LIST]: pageOf(Array.from({ length: 25 }, (_, index) => summary(index + 1)), "more"),
         "POST /api/admin/jobs/bulk": (call: Call) => {
           const body = call.body as Record<string, unknown>;
-          if (body.dry_run) return { action: "retry", dry_run: true, matched: { count: 10_000, capped: true }, changed: 0, skipped: 0, next: null };
+          if (body.dry_run) return { action: "retry", dry_run: true, matched: { count: 10_000, capped: true, estimated: false }, changed: 0, skipped: 0, next: null };
           if (body.cursor === null) return { action: "retry", dry_run: false, matched: null, changed: 5, skipped: 0, next: "c1" };
           if (!broken) return (broken = true), problem(503, "database", "the database is away");
           return { action: "retry", dry_run: false, matched: null, changed: 6, skipped: 0, next: null };

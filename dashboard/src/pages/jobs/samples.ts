@@ -81,17 +81,17 @@ export function detail(job: Schema<"JobRecord">, runs: Schema<"RunRecord">[] = [
 
 export const FACETS = {
   states: {
-    waiting: { count: 0, capped: false },
-    queued: { count: 12, capped: false },
-    running: { count: 4, capped: false },
-    completed: { count: 10_000, capped: true },
-    failed: { count: 3, capped: false },
-    canceled: { count: 1, capped: false },
+    waiting: { count: 0, capped: false, estimated: false },
+    queued: { count: 12, capped: false, estimated: false },
+    running: { count: 4, capped: false, estimated: false },
+    completed: { count: 10_000, capped: true, estimated: false },
+    failed: { count: 3, capped: false, estimated: false },
+    canceled: { count: 1, capped: false, estimated: false },
   },
   tasks: [
-    { value: "send_mail", count: { count: 9000, capped: true } },
-    { value: "charge", count: { count: 7, capped: false } },
+    { value: "send_mail", count: { count: 9000, capped: true, estimated: false } },
+    { value: "charge", count: { count: 7, capped: false, estimated: false } },
   ],
-  queues: [{ value: "mail", count: { count: 9000, capped: true } }],
+  queues: [{ value: "mail", count: { count: 9000, capped: true, estimated: false } }],
   complete: false,
 };

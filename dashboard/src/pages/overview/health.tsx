@@ -77,13 +77,13 @@ export function Health({ overview }: { overview: Overview }) {
 /** Six numbers, each a way to what is behind it. */
 export function Tiles({ overview }: { overview: Overview }) {
   const { queued, delayed, waiting, running, oldest, failed_1h: failed, workers, next_run: next } = overview;
-  const held = [delayed.count > 0 && <Fragment key="d"><Count value={delayed.count} capped={delayed.capped} /> not due yet</Fragment>, waiting.count > 0 && <Fragment key="w"><Count value={waiting.count} capped={waiting.capped} /> waiting on parents</Fragment>].filter(Boolean);
+  const held = [delayed.count > 0 && <Fragment key="d"><Count value={delayed.count} capped={delayed.capped} estimated={delayed.estimated} /> not due yet</Fragment>, waiting.count > 0 && <Fragment key="w"><Count value={waiting.count} capped={waiting.capped} estimated={waiting.estimated} /> waiting on parents</Fragment>].filter(Boolean);
   return (
     <ul aria-label="Now" className="grid grid-cols-2 border-t border-l sm:grid-cols-3 xl:grid-cols-6">
-      <Tile title="Queued" href="/jobs?q=state:queued" value={<Count value={queued.count} capped={queued.capped} />} note={held.length ? held.flatMap((each, index) => (index ? [" · ", each] : [each])) : "due now"} />
-      <Tile title="Running" href="/jobs?q=state:running" value={<Count value={running.count} capped={running.capped} />} note={workers ? `of ${countWords(workers.slots)} ${workers.slots === 1 ? "slot" : "slots"}` : "now"} />
+      <Tile title="Queued" href="/jobs?q=state:queued" value={<Count value={queued.count} capped={queued.capped} estimated={queued.estimated} />} note={held.length ? held.flatMap((each, index) => (index ? [" · ", each] : [each])) : "due now"} />
+      <Tile title="Running" href="/jobs?q=state:running" value={<Count value={running.count} capped={running.capped} estimated={running.estimated} />} note={workers ? `of ${countWords(workers.slots)} ${workers.slots === 1 ? "slot" : "slots"}` : "now"} />
       <Tile title="Oldest wait" href={oldest ? `/queues/${encodeURIComponent(oldest.queue)}` : "/queues"} value={oldest ? <Duration of={oldest.age} /> : "none"} note={oldest ? `in ${oldest.queue}` : "nothing is due"} />
-      <Tile title="Failed" href={`/jobs?q=${encodeURIComponent("state:failed since:1h")}`} value={<Count value={failed.count} capped={failed.capped} />} tone={failed.count > 0 ? "text-bad" : undefined} note="for good, in the last hour" />
+      <Tile title="Failed" href={`/jobs?q=${encodeURIComponent("state:failed since:1h")}`} value={<Count value={failed.count} capped={failed.capped} estimated={failed.estimated} />} tone={failed.count > 0 ? "text-bad" : undefined} note="for good, in the last hour" />
       {workers && <Tile title="Live workers" href="/workers" value={<Count value={workers.live} />} tone={workers.live === 0 ? "text-bad" : undefined} note={workerWords(workers)} />}
       {next && <Tile title="Next run" href={scheduleHref(next.name)} value={<Time at={next.at} />} tone={next.late ? "text-warn" : undefined} note={next.name} />}
     </ul>

@@ -7,7 +7,7 @@ import Overview from "./index";
 
 vi.mock("@/ui/chart-canvas", () => ({ default: ({ series }: { series: { label: string }[] }) => <p>drawn: {series.map((each) => each.label).join(", ")}</p> }));
 
-const none = { count: 0, capped: false };
+const none = { count: 0, capped: false, estimated: false };
 const HEALTHY = {
   at: "2026-02-22T10:00:00Z",
   app: "default",
@@ -16,19 +16,19 @@ const HEALTHY = {
   health: "ok",
   sentence: "All is well",
   problems: [],
-  queued: { count: 10_000, capped: true },
-  delayed: { count: 3, capped: false },
-  running: { count: 7, capped: false },
+  queued: { count: 10_000, capped: true, estimated: false },
+  delayed: { count: 61_234, capped: false, estimated: true },
+  running: { count: 7, capped: false, estimated: false },
   waiting: none,
   oldest: { queue: "mail", age: "PT4M" },
-  failed_1h: { count: 2, capped: false },
+  failed_1h: { count: 2, capped: false, estimated: false },
   workers: { live: 2, silent: 0, dead: 1, slots: 32, busy: 7 },
   alerts: { open: none, worst: null },
   next_run: { at: new Date(Date.now() + 240_000).toISOString(), late: false, id: "s1", name: "nightly", task: "close", kind: "cron", words: "At 03:00 every day", resting: false },
 };
 const EMPTY = { ...HEALTHY, health: "empty", sentence: "Nothing has run yet", queued: none, delayed: none, running: none, oldest: null, failed_1h: none, next_run: null };
 const SERIES = { period: "1h", width: 60, at: [1, 2], completed: [5, 6], failed: [0, 1], canceled: [0, 0], p50: [0.1, null], p95: [0.2, null], wait_p50: [null, null], wait_p95: [null, null], hourly_before: null, complete: true };
-const group = { fingerprint: "3f9a", type: "ValueError", message: "<img src=x onerror=alert(1)>", tasks: ["charge"], count: { count: 12, capped: false }, first_seen: "2026-02-22T09:00:00Z", last_seen: "2026-02-22T09:59:00Z" };
+const group = { fingerprint: "3f9a", type: "ValueError", message: "<img src=x onerror=alert(1)>", tasks: ["charge"], count: { count: 12, capped: false, estimated: false }, first_seen: "2026-02-22T09:00:00Z", last_seen: "2026-02-22T09:59:00Z" };
 const upcoming = { ...HEALTHY.next_run, late: true, at: new Date(Date.now() - 180_000).toISOString() };
 const API = {
   "GET /api/admin/overview": HEALTHY as unknown,
@@ -41,7 +41,7 @@ test("shows how it goes: the sentence, the numbers, charts, errors, next runs", 
   const { api } = renderPage(<Overview />, { api: API });
   expect((await screen.findByRole("status", { name: "Health" })).textContent).toContain("All is well");
   const tiles = within(screen.getByRole("list", { name: "Now" }));
-  expect(tiles.getByRole("link", { name: /Queued 10k\+ 3 not due yet/ })).toBeTruthy();
+  expect(tiles.getByRole("link", { name: /Queued 10k\+ ≈ 61.2k not due yet/ })).toBeTruthy();
   expect(tiles.getByRole("link", { name: /Running 7 of 32 slots/ })).toBeTruthy();
   expect(tiles.getByRole("link", { name: /Oldest wait 4 min in mail/ }).getAttribute("href")).toBe("/dashboard/queues/mail");
   expect(tiles.getByRole("link", { name: /Failed 2/ })).toBeTruthy();

@@ -1,6 +1,6 @@
 /** What both pages of queues show. */
 
-import { useAct } from "@/api";
+import { type Schema, useAct } from "@/api";
 import { cx } from "@/lib/classes";
 import { seconds } from "@/lib/format";
 import { Badge, Button, Count, Duration, Icon, Time, Tooltip } from "@/ui";
@@ -72,9 +72,9 @@ export function Oldest({ queue, none = "–" }: { queue: Queue; none?: string })
   );
 }
 
-/** A capped count that is grey when there are none. */
-export function Depth({ value }: { value: { count: number; capped: boolean } }) {
-  return <Count value={value.count} capped={value.capped} className={value.count === 0 ? "text-faint" : undefined} />;
+/** A count that is grey when there are none. */
+export function Depth({ value }: { value: Schema<"Capped"> }) {
+  return <Count value={value.count} capped={value.capped} estimated={value.estimated} className={value.count === 0 ? "text-faint" : undefined} />;
 }
 
 /** Pause or resume, and limits. */

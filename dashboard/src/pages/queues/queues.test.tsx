@@ -7,7 +7,7 @@ import { never, pageOf, problem, renderPage } from "@/test/kit";
 import Queues from "./index";
 import { limitWords, rateText, wrongCount, wrongRate } from "./limits";
 
-const n = (count: number, capped = false) => ({ count, capped });
+const n = (count: number, capped = false, estimated = false) => ({ count, capped, estimated });
 const queue = (name: string, change: object = {}) => ({
   name,
   paused_at: null,

@@ -36,7 +36,7 @@ test("shows doc, percentiles, chart and runs; hostile text is text", async () =>
 });
 
 test("says that it is disabled, why, by whom, and what waits", async () => {
-  render("/tasks/send", { [ONE]: taskView("send", { enabled: false, disabled_at: new Date().toISOString(), disabled_by: "ada@example.org", disable_reason: "too loud" }, { held: { count: 10_000, capped: true } }) });
+  render("/tasks/send", { [ONE]: taskView("send", { enabled: false, disabled_at: new Date().toISOString(), disabled_by: "ada@example.org", disable_reason: "too loud" }, { held: { count: 10_000, capped: true, estimated: false } }) });
   expect(await screen.findByText(/by ada@example.org: too loud/)).toBeTruthy();
   expect(screen.getByText("10k+")).toBeTruthy();
 });

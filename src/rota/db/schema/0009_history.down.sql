@@ -1,1 +1,2 @@
+DROP TABLE rota.job_count;
 DROP TABLE rota.task_stat;

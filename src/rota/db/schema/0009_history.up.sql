@@ -22,3 +22,14 @@ CREATE TABLE rota.task_stat (
 );
 CREATE INDEX task_stat_task ON rota.task_stat (task, at);
 CREATE INDEX task_stat_grain_at ON rota.task_stat (grain, at);
+
+-- How many live jobs there are by state, queue and task, of the states that have too many to count while a caller waits. A worker or
+-- server counts them now and then (db/sql/job_counts.sql): nothing on the way of a job pays for it.
+CREATE TABLE rota.job_count (
+    state      text        NOT NULL,
+    queue      text        NOT NULL,
+    task       text        NOT NULL,
+    jobs       bigint      NOT NULL,
+    counted_at timestamptz NOT NULL DEFAULT rota.now(),
+    PRIMARY KEY (state, queue, task)
+);

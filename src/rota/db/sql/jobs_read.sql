@@ -87,35 +87,3 @@ SELECT id, task, worker_id, claimed_at
 FROM rota.job
 WHERE state = 'running' AND worker_id = ANY (%(workers)s)
 ORDER BY claimed_at, id LIMIT %(limit)s
-
--- name: jobs_read_stats
--- How many jobs there are in each state, Rota's own left out. Counts of live jobs stop one beyond the cap; finished ones are counted
--- among the newest, of those that completed and of those that did not, which have an index of their own.
-WITH live AS (
-    SELECT s.state, c.n, c.n > %(cap)s AS capped
-    FROM (VALUES ('waiting'), ('queued'), ('delayed'), ('held'), ('running')) s (state)
-    CROSS JOIN LATERAL (SELECT CASE s.state
-        WHEN 'waiting' THEN (SELECT count(*) FROM (
-            SELECT FROM rota.job WHERE state = 'waiting' AND {ours} LIMIT %(cap)s + 1) w)
-        WHEN 'queued' THEN (SELECT count(*) FROM (
-            SELECT FROM rota.job WHERE state = 'queued' AND {ours} LIMIT %(cap)s + 1) q)
-        WHEN 'delayed' THEN (SELECT count(*) FROM (
-            SELECT FROM rota.job WHERE state = 'delayed' AND {ours} LIMIT %(cap)s + 1) d)
-        WHEN 'held' THEN (SELECT count(*) FROM (
-            SELECT FROM rota.job WHERE limited AND state = 'held' AND {ours} LIMIT %(cap)s + 1) h)
-        ELSE (SELECT count(*) FROM (
-            SELECT FROM rota.job WHERE state = 'running' AND {ours} LIMIT %(cap)s + 1) r)
-        END AS n) c
-), unfinished AS MATERIALIZED (
-    SELECT outcome, task FROM rota.run WHERE final AND outcome <> 'completed' ORDER BY job_id DESC LIMIT %(walk)s
-), newest AS MATERIALIZED (
-    SELECT outcome, task FROM rota.run WHERE final ORDER BY job_id DESC LIMIT %(walk)s
-)
-SELECT state, least(n, %(cap)s), capped FROM live
-UNION ALL
-SELECT o.outcome, least(c.n, %(cap)s), c.n > %(cap)s OR (SELECT count(*) FROM unfinished) = %(walk)s
-FROM (VALUES ('failed'), ('canceled')) o (outcome)
-CROSS JOIN LATERAL (SELECT count(*) AS n FROM unfinished u WHERE u.outcome = o.outcome AND {ours}) c
-UNION ALL
-SELECT 'completed', least(c.n, %(cap)s), c.n > %(cap)s OR (SELECT count(*) FROM newest) = %(walk)s
-FROM (SELECT count(*) AS n FROM newest WHERE outcome = 'completed' AND {ours}) c

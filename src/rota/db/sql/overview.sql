@@ -1,13 +1,5 @@
 -- What the overview looks at: each count ends at its cap, each walk after so many rows.
 
--- name: overview_counts
--- Live jobs by state, Rota's own left out.
-SELECT (SELECT count(*) FROM (SELECT FROM rota.job WHERE state = 'queued' AND {ours} LIMIT %(cap)s + 1) c) AS ready,
-       (SELECT count(*) FROM (SELECT FROM rota.job WHERE state = 'delayed' AND {ours} LIMIT %(cap)s + 1) c) AS delayed,
-       (SELECT count(*) FROM (SELECT FROM rota.job WHERE limited AND state = 'held' AND {ours} LIMIT %(cap)s + 1) c) AS held,
-       (SELECT count(*) FROM (SELECT FROM rota.job WHERE state = 'running' AND {ours} LIMIT %(cap)s + 1) c) AS running,
-       (SELECT count(*) FROM (SELECT FROM rota.job WHERE state = 'waiting' AND {ours} LIMIT %(cap)s + 1) c) AS waiting
-
 -- name: overview_failed
 -- Jobs that failed for good within the last hour, among the newest that did not complete; `cut`: all of those are of this hour, so
 -- there may be more.

@@ -1,6 +1,12 @@
 -- name: queues_read_all
 -- Counts stop one beyond the cap. Delayed, held and running jobs have no index by queue: one bounded walk serves all queues.
-WITH delayed AS MATERIALIZED (
+-- `counted` and `kept`: the states that were counted to the end in the background, and what was found of them.
+WITH kept AS MATERIALIZED (
+    SELECT queue, json_object_agg(state, jobs) AS jobs
+    FROM (SELECT queue, state, sum(jobs)::bigint AS jobs FROM rota.job_count
+          WHERE counted_at > rota.now() - interval '15 minutes' GROUP BY queue, state) each
+    GROUP BY queue
+), delayed AS MATERIALIZED (
     SELECT queue, count(*) AS n, sum(count(*)) OVER () AS walked
     FROM (SELECT queue FROM rota.job WHERE state = 'delayed' ORDER BY run_at LIMIT %(walk)s) walk GROUP BY queue
 ), held AS MATERIALIZED (
@@ -17,7 +23,9 @@ SELECT q.name, q.paused_at, q.pause_reason, q.max_concurrency, q.rate, q.overrid
        coalesce((SELECT n FROM running r WHERE r.queue = q.name), 0) AS running,
        coalesce((SELECT walked FROM delayed LIMIT 1), 0) = %(walk)s AS delayed_capped,
        coalesce((SELECT walked FROM held LIMIT 1), 0) = %(walk)s AS held_capped,
-       coalesce((SELECT walked FROM running LIMIT 1), 0) = %(walk)s AS running_capped
+       coalesce((SELECT walked FROM running LIMIT 1), 0) = %(walk)s AS running_capped,
+       ARRAY(SELECT DISTINCT state FROM rota.job_count WHERE counted_at > rota.now() - interval '15 minutes') AS counted,
+       coalesce((SELECT jobs FROM kept k WHERE k.queue = q.name), '{}') AS kept
 FROM rota.queue q
 CROSS JOIN LATERAL (
     SELECT count(*) AS n FROM (SELECT FROM rota.job j WHERE j.state = 'queued' AND j.queue = q.name LIMIT %(cap)s + 1) c

@@ -80,13 +80,16 @@ async def list_jobs(control: Reads, query: Annotated[JobQuery, Query()]) -> Page
 
 @router.get("/stats", operation_id="jobs_stats", summary="Count jobs by state")
 async def job_stats(control: Reads) -> JobStats:
-    """How many jobs are in each state, and how long the oldest one that is due has waited. Counts end at 10,000."""
+    """How many jobs are in each state, and how long the oldest one that is due has waited.
+
+    Counts of more than 10,000 are `estimated`; they are `capped` as long as no worker or server has counted further.
+    """
     return await control.job_stats()
 
 
 @router.get("/count", operation_id="jobs_count", summary="Count jobs")
 async def count_jobs(control: Reads, query: Annotated[JobMatch, Query()]) -> Capped:
-    """How many jobs match, as far as that can be known cheaply; with `capped` there are more than that."""
+    """How many jobs match. A search counts to 10,000, and is then `capped`; by state alone, more than that are `estimated`."""
     return await control.count_jobs(query.filter())
 
 
