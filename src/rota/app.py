@@ -196,13 +196,15 @@ class Rota:
         isolate: bool = False,
         max_concurrency: int | None = None,
         history: bool = False,
+        always: bool = False,
         **meta: Unpack[TaskMeta],
     ) -> RecurringDefinition:
-        """Makes a recurring task of a handler: one row per key, which runs again and again when its handler says.
+        """Make a recurring task of a handler: one row per key, which runs again and again when its handler says.
 
-        `key` names the row after the arguments, as in `"feed:{feed_id}"`. The handler returns the time until its next run (a
-        timedelta), the time of it (a datetime), or None for the same interval as before, at first `every`. After a failure the row
-        backs off by `retry`. Failed runs are kept in the history, successful ones are only counted, unless `history` is set.
+        `key` names the row after the arguments: `"feed:{feed_id}"`. The handler returns the time until its next run (timedelta),
+        the time of it (datetime), or None for the interval before, at first `every`. After a failure the row backs off by `retry`.
+        Failed runs are kept in the history, successful ones only with `history`. With `always` there is one row, without arguments:
+        each start of a worker or server makes sure of it, and disabling it is refused.
         """
 
         def define(handler: Callable[..., Any]) -> Any:
@@ -212,17 +214,15 @@ class Rota:
                 name=name,
                 queue=queue,
                 priority=priority,
-                retry=policy,
+                retry=retry or Retry(base="1m", cap="1h", jitter="5s"),
                 timeout=timeout,
                 isolate=isolate,
                 max_concurrency=max_concurrency,
                 **meta,
             )(handler)
-            spec = self._tasks[task.name] = replace(task.spec, recurring=True)
-            template.check(spec)
+            spec = self._tasks[task.name] = template.apply(task.spec, interval, history, always=always)
             return Recurring(spec, self._intake, template, interval, history)
 
-        policy = retry or Retry(base="1m", cap="1h", jitter="5s")
         interval = parse_duration(every, name="every", positive=True)
         return define
 

@@ -6,6 +6,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
@@ -15,7 +16,7 @@ from rota.errors import NotFound, UsageError
 from rota.model.duration import Duration, parse_duration
 from rota.model.job import MAX_KEY_BYTES
 from rota.model.options import RECURRING_METHODS, no_attribute
-from rota.model.task import TaskSpec
+from rota.model.task import AlwaysRow, TaskSpec
 from rota.store import schedule_changes as store
 from rota.store.intake import Intake
 from rota.store.schedule_changes import Recurrence
@@ -44,12 +45,17 @@ class KeyTemplate:
         if any(not name.isidentifier() or spec or conversion for _, name, spec, conversion in parts if name is not None):
             raise UsageError(f"key={text!r} is not allowed: only plain names of parameters in its braces")
 
-    def check(self, spec: TaskSpec) -> None:
-        """Refuses names that are not parameters of the task."""
+    def apply(self, spec: TaskSpec, every: timedelta, history: bool, *, always: bool) -> TaskSpec:
+        """Return the spec of a recurring task whose rows have such keys; UsageError if it lacks their parameters."""
         known = spec.payload.json_schema.get("properties", {})
         if missing := [name for name in self.names if name not in known]:
             has = ", ".join(known) or "none"
             raise UsageError(f"key={self.text!r} of task {spec.name!r} names {', '.join(missing)}: its parameters are {has}")
+        if not always:
+            return replace(spec, recurring=True)
+        if self.names:
+            raise UsageError(f"key={self.text!r} of task {spec.name!r} names parameters: with always=True there is one row")
+        return replace(spec, recurring=True, always=AlwaysRow(self.render(spec.payload.encode((), {})), every, history))
 
     def render(self, payload: str) -> str:
         """The key of the row with this payload."""
@@ -118,7 +124,7 @@ class BoundRecurring(Generic[P, R]):
         return await self._intake.atransact(self._set(True, args, kwargs), self._conn)
 
     def disable(self, *args: P.args, **kwargs: P.kwargs) -> Recurrence:
-        """Lets no further run of the row begin; one that has begun ends normally."""
+        """Let no further run of the row begin; one that has begun ends normally. Conflict for a row that is always on."""
         return self._intake.transact(self._set(False, args, kwargs), self._conn, call="disable")
 
     async def adisable(self, *args: P.args, **kwargs: P.kwargs) -> Recurrence:
@@ -153,7 +159,7 @@ class BoundRecurring(Generic[P, R]):
     def _ensure_rows(self, payloads: Mapping[str, str]) -> Steps[dict[str, Recurrence]]:
         return store.ensure_recurring(
             self.spec.name, payloads, every=self._every, first_run_at=self._first_run_at,
-            retry=json.dumps(self.spec.retry.to_json()), keep_successes=self._history,
+            retry=json.dumps(self.spec.retry.to_json()), keep_successes=self._history, always=self.spec.always is not None,
         )  # fmt: skip
 
     def _set(self, enabled: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Steps[Recurrence]:

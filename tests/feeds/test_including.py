@@ -20,7 +20,7 @@ def test_including_gives_what_installing_gave_however_often() -> None:
     feeds = app.include("rota.apps.feeds", min_interval=timedelta(minutes=1))
     assert app.include("rota.apps.feeds") is feeds
     assert app.routers == ["rota.apps.feeds.routes:router"]
-    assert {"fetch_feed", "renew_websub", "ask_hub", "read_delivery", "import_opml", "start_feeds"} <= set(app.tasks)
+    assert {"fetch_feed", "renew_websub", "ask_hub", "read_delivery", "import_opml"} <= set(app.tasks)
 
 
 def test_options_that_come_too_late_are_refused() -> None:

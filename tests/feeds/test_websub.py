@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
+import psycopg
 import pytest
 from aiohttp import web as http
 from multidict import CIMultiDict
 from tests.feeds.hub import Hub, hub
 from tests.feeds.world import Site, World, document, rss
 from tests.support.serving import Serving, serving
+from tests.support.wait import until
+from tests.support.working import working as run_worker
 
 from rota.apps.feeds.fetching import read_links
 from rota.apps.feeds.websub import MAX_WAITING, is_signed
+from rota.db.carriers import PsycopgCarrier
+from rota.db.steps import carry_out
+from rota.errors import Conflict
+from rota.store import schedule_sync
 
 DAY = timedelta(days=1)
+working = asynccontextmanager(run_worker)
 
 
 @pytest.fixture
@@ -202,14 +211,50 @@ async def test_renewal_is_there_once_and_always_on_and_renews_what_ends_within_a
     assert world.conn.execute(rows).fetchall() == [("all", True, DAY)]
 
 
+def begin(world: World) -> None:
+    """Do what each start of a worker does."""
+    carry_out(PsycopgCarrier(world.conn), schedule_sync.sync(world.app.tasks.values()))
+
+
+ROWS = "SELECT key, enabled FROM rota.schedule WHERE task = 'renew_websub'"
+
+
 @pytest.mark.req("W03")
 async def test_renewal_is_there_before_the_first_hub(world: World) -> None:
-    await world.feeds.app.tasks["start_feeds"].handler()
-    await world.feeds.app.tasks["start_feeds"].handler()
-    assert world.conn.execute("SELECT enabled FROM rota.schedule WHERE task = 'renew_websub'").fetchall() == [(True,)]
+    begin(world)
+    assert world.conn.execute(ROWS).fetchall() == [("all", True)]
     assert await world.work() == 1
     assert await world.later(DAY - timedelta(minutes=1)) == 0
     assert await world.later(timedelta(minutes=2)) == 1
+
+
+@pytest.mark.req("W03")
+async def test_each_start_of_a_worker_or_server_makes_sure_of_renewal(world: World) -> None:
+    async with working(world.app):
+        assert world.conn.execute(ROWS).fetchall() == [("all", True)]
+    world.conn.execute("DELETE FROM rota.schedule WHERE task = 'renew_websub'")
+    async with serving(world.app):
+        await until(lambda: world.conn.execute(ROWS).fetchall() == [("all", True)], what="for the row")
+
+
+@pytest.mark.req("W03")
+async def test_renewal_cannot_be_switched_off_by_accident(world: World) -> None:
+    begin(world)
+    for switch_off in (world.app.control.disable_schedule("renew_websub/all"), world.feeds.renew_websub.adisable()):
+        with pytest.raises(Conflict, match=r"needs it always on.* disable its task: `rota tasks disable renew_websub"):
+            await switch_off
+    with pytest.raises(psycopg.errors.CheckViolation, match="schedule_always"):
+        world.conn.execute("UPDATE rota.schedule SET enabled = false WHERE task = 'renew_websub'")
+    assert world.conn.execute("SELECT enabled FROM rota.set_recurring('renew_websub', 'all', false)").fetchone() == (True,)
+    assert world.conn.execute(ROWS).fetchall() == [("all", True)]
+
+
+@pytest.mark.req("W03")
+async def test_disabling_its_task_is_the_deliberate_way_to_stop_renewal(world: World) -> None:
+    begin(world)
+    await world.app.control.disable("renew_websub", reason="the hub is being moved")
+    assert await world.later(DAY) == 0
+    assert world.conn.execute(ROWS).fetchall() == [("all", True)]
 
 
 async def test_the_last_who_leaves_ends_it_with_the_hub_too(world: World, web: Site, server: Serving, centre: Hub) -> None:

@@ -265,6 +265,16 @@ class TestOutcomes:
         rows.conn.execute("SELECT rota.cancel_job(%s)", [rows.row().job_id])
         assert (rows.row().next_run_at, rows.row().job_id, rows.live()) == (START + HOUR, None, [])
 
+    def test_a_row_that_is_always_on_takes_no_arguments(self, rows: Rows) -> None:
+        app = Rota("postgresql://nowhere/")
+
+        def fetch(feed_id: int) -> None: ...
+
+        with pytest.raises(UsageError, match="with always=True there is one row"):
+            app.recurring(key="feed:{feed_id}", always=True)(fetch)
+        with pytest.raises(PayloadError, match="feed_id"):
+            app.recurring(key="all", always=True, name="another")(fetch)
+
     def test_with_history_successes_are_kept(self, rows: Rows) -> None:
         rows.ensure("a", history=True)
         rows.ensure("b")

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal
 
 from rota.errors import UsageError
@@ -25,6 +26,15 @@ MAX_ATTEMPTS = 4  # of a task that says nothing and belongs to no application, w
 _TASK_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
 _EVENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,49}")
 _QUEUE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysRow:
+    """The one row of a recurring task that is always on."""
+
+    key: str
+    every: timedelta
+    keep_successes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,7 @@ class TaskSpec:
     listens: tuple[str, ...] = ()  # the events that enqueue it
     schedule: Timing | None = None
     recurring: bool = False  # the handler returns when to run next
+    always: AlwaysRow | None = None  # of a recurring task: the row that each start makes sure of
     each_sync: bool = False  # of schedule=init: at each sync, not once ever
     description: str = ""
     tags: tuple[str, ...] = ()

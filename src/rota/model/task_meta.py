@@ -28,7 +28,19 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,49}")
 
 
 TASK_OPTIONS = ("name", "queue", "priority", "retry", "max_attempts", "timeout", "isolate", "max_concurrency", "schedule", "on")
-RECURRING_OPTIONS = ("key", "name", "every", "queue", "priority", "retry", "timeout", "isolate", "max_concurrency", "history")
+RECURRING_OPTIONS = (
+    "key",
+    "name",
+    "every",
+    "queue",
+    "priority",
+    "retry",
+    "timeout",
+    "isolate",
+    "max_concurrency",
+    "history",
+    "always",
+)
 
 
 class TaskMeta(TypedDict, total=False):

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 
 from rota.control.retention import prune_deliveries
 from rota.control.servers import BEAT_S, machine_name
-from rota.db.connection import connect_async
+from rota.db.carriers import AsyncPsycopgCarrier
+from rota.db.connection import Backoff, connect_async
+from rota.db.steps import atomically, carry_out_async
 from rota.engine.depth import COUNT_EVERY_S, JobCounter
 from rota.engine.journal import Journal
 from rota.model.ids import new_id
+from rota.store import schedule_sync
 from rota.store import servers as store
 from rota.store.servers import RunningServer
 
@@ -125,6 +128,31 @@ class Pruner:
             await asyncio.sleep(PRUNE_EVERY_S)
 
 
+class Starter:
+    """Makes sure of recurring rows that are always on, once the database answers; a worker inside does it at its own start."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._task = asyncio.create_task(self._ensure(), name="rota-starter")
+
+    async def aclose(self) -> None:
+        """Stops."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def _ensure(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                async with self._state.connection() as conn:
+                    carrier = AsyncPsycopgCarrier(conn)
+                    steps = schedule_sync.ensure_always(self._state.app.tasks.values())
+                    return await carry_out_async(carrier, atomically(steps, autocommits=carrier.autocommits))
+            except Exception as error:  # requests say so too
+                log.debug("recurring rows that are always on could not be looked at: %s", error)
+            await asyncio.sleep(backoff.next())
+
+
 class Presence:
     """Record that this server is running, and where, until it stops."""
 
@@ -183,7 +211,7 @@ class Background:
     def __init__(self, state: State, on_broken: Callable[[], None]) -> None:
         jobs = state.settings.jobs.enabled
         self.worker = ThreadedWorker(state.app, on_broken) if jobs else None
-        self.timers: list[Pruner | Counting | Presence] = [] if jobs else [Pruner(state), Counting(state)]
+        self.timers: list[Pruner | Counting | Starter | Presence] = [] if jobs else [Pruner(state), Counting(state), Starter(state)]
         if state.address is not None:
             self.timers.append(Presence(state, state.address))
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from rota.db import queries
 from rota.db.steps import Query, Steps
+from rota.errors import Conflict
 from rota.model.schedule import Timing
 from rota.model.schedule_record import ScheduleRecord
 
@@ -120,19 +121,31 @@ def ensure_recurring(
     first_run_at: datetime | None,
     retry: str | None,
     keep_successes: bool,
+    always: bool = False,
 ) -> Steps[dict[str, Recurrence]]:
     """Makes sure that there is an enabled row of this task for each key, with the payload that is given for it as JSON."""
     rows_given = "[" + ",".join(f"[{json.dumps(key)},{payload}]" for key, payload in payloads.items()) + "]"
     first = None if first_run_at is None else first_run_at.isoformat()
-    values = (task, rows_given, str(every.total_seconds()), first, retry, str(keep_successes))
+    values = (task, rows_given, str(every.total_seconds()), first, retry, str(keep_successes), str(always))
     rows = yield Query(SQL["recurring_ensure"], values)
     return {key: Recurrence(UUID(id), True, _read_time(next_run_at), bool(created)) for key, id, created, next_run_at in rows}
 
 
+def always_on(tasks: Iterable[str]) -> Steps[set[tuple[str, str]]]:
+    """Return task and key of the rows of these tasks that are always on."""
+    rows = yield Query(SQL["recurring_always"], (_text_array(tasks),))
+    return {(task, key) for task, key in rows}
+
+
 def set_recurring(task: str, key: str, enabled: bool) -> Steps[Recurrence | None]:
-    """Switches a recurring row on or off; None if there is none."""
-    rows = yield Query(SQL["recurring_set"], (task, key, str(enabled)))
-    return _read_recurrence(rows)
+    """Enable or disable a recurring row; None if there is none. Raises `Conflict` for one that is always on."""
+    found = _read_recurrence((yield Query(SQL["recurring_set"], (task, key, str(enabled)))))
+    if found is not None and found.enabled and not enabled:
+        raise Conflict(
+            f"{task}/{key} cannot be disabled: its application needs it always on. "
+            f"To stop it all the same, disable its task: `rota tasks disable {task} --reason …`"
+        )
+    return found
 
 
 def sync_recurring(task: str, key: str, condition: str, parameters: tuple[str | int | None, ...]) -> Steps[Recurrence | None]:

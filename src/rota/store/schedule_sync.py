@@ -21,6 +21,7 @@ def sync(specs: Iterable[TaskSpec], *, force: Collection[str] = ()) -> Steps[Non
     becomes what code says, or is removed.
     """
     specs = list(specs)
+    yield from ensure_always(specs)
     timings = {spec.name: spec.schedule for spec in specs if spec.schedule is not None}
     yield from _remove([spec.name for spec in specs if spec.name in force and spec.schedule is None])
     if force:
@@ -41,6 +42,20 @@ def sync(specs: Iterable[TaskSpec], *, force: Collection[str] = ()) -> Steps[Non
         elif record.definition != _definition(timing) and (found := (yield from store.get_for_change(name))):
             yield from store.update(_merged(found[0], timing, now))
     yield from store.restart_init(timings, each_time=[spec.name for spec in specs if spec.strategy == "init" and not spec.run_once])
+
+
+def ensure_always(specs: Iterable[TaskSpec]) -> Steps[None]:
+    """Create the rows of recurring tasks with `always=True`. Those that exist are neither written nor locked."""
+    wanted = {(spec.name, spec.always.key): spec for spec in specs if spec.always is not None}
+    if not wanted:
+        return
+    there = yield from store.always_on([task for task, _ in wanted])
+    for (task, key), spec in wanted.items():
+        if (task, key) not in there and spec.always is not None:
+            yield from store.ensure_recurring(
+                task, {key: spec.payload.encode((), {})}, every=spec.always.every, first_run_at=None,
+                retry=json.dumps(spec.retry.to_json()), keep_successes=spec.always.keep_successes, always=True,
+            )  # fmt: skip
 
 
 def create(name: str, timing: Timing, now: datetime) -> Steps[ScheduleRecord | None]:

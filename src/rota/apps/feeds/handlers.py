@@ -53,8 +53,3 @@ async def read_delivery(ctx: Context, delivery_id: int) -> Any:
 async def import_opml(ctx: Context, opml_id: int) -> Any:
     """Subscribes somebody to a list of feeds."""
     return await importing.import_opml(here(), ctx, opml_id)
-
-
-async def start_feeds() -> None:
-    """Makes the row that renews subscriptions to hubs, once ever."""
-    await here().renew_websub.aensure()

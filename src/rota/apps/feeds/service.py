@@ -9,7 +9,7 @@ from uuid import UUID
 
 from psycopg import AsyncConnection
 
-from rota import Retry, Rota, init
+from rota import Retry, Rota
 from rota.apps.feeds import handlers, importing, reading, subscribing, websub
 from rota.apps.feeds.addresses import read_address
 from rota.apps.feeds.opml import Opml, read_opml
@@ -41,7 +41,7 @@ class Feeds:
             key_rate=options.host_rate,
             tags=["feeds"],
         )(self._bound(handlers.fetch_feed))
-        self.renew_websub = app.recurring(key="all", every="1d", queue=options.queue, tags=["feeds"])(
+        self.renew_websub = app.recurring(key="all", every="1d", always=True, queue=options.queue, tags=["feeds"])(
             self._bound(handlers.renew_websub)
         )
         work: dict[str, Any] = {"queue": options.queue, "tags": ["feeds"]}
@@ -50,7 +50,6 @@ class Feeds:
         )
         self.read_delivery = app.task(**work, timeout="3m")(self._bound(handlers.read_delivery))
         self.import_opml = app.task(**work, timeout="1h")(self._bound(handlers.import_opml))
-        app.task(**work, schedule=init, system=True)(self._bound(handlers.start_feeds))
         app.routers.append("rota.apps.feeds.routes:router")
         app.migrations["feeds"] = "rota.apps.feeds:schema"
 

@@ -13,6 +13,7 @@ CREATE TABLE rota.schedule (
     every                interval,                                  -- of a recurring row: what its last run asked for
     tz                   text        NOT NULL DEFAULT 'UTC',
     enabled              boolean     NOT NULL DEFAULT true,
+    always               boolean     NOT NULL DEFAULT false,        -- a recurring row that cannot be disabled
     next_run_at          timestamptz,                               -- NULL: to be computed, or its job is live, or there is none
     last_run_at          timestamptz,
     job_id               uuid,                                      -- the live job of a recurring or init row
@@ -54,6 +55,7 @@ CREATE TABLE rota.schedule (
     CONSTRAINT schedule_durations CHECK (jitter BETWEEN interval '0' AND interval '1 day'
         AND start_within > interval '0' AND finish_within > interval '0'),
     CONSTRAINT schedule_bounds CHECK (starts_at < ends_at),
+    CONSTRAINT schedule_always CHECK (NOT always OR (enabled AND key IS NOT NULL)),
     CONSTRAINT schedule_live CHECK (job_id IS NULL OR next_run_at IS NULL)
 ) WITH (
     -- Every run of a recurring row writes it twice: vacuum it early and without pausing.
@@ -218,18 +220,19 @@ $$;
 -- key and payload are given, as [["key", {…}], …]. In the order of keys, so that two who make the same rows do not deadlock.
 CREATE FUNCTION rota.ensure_recurring_rows(
     new_task text, new_rows json, new_every interval DEFAULT '1 hour', first_run_at timestamptz DEFAULT NULL,
-    new_retry json DEFAULT NULL, new_keep_successes boolean DEFAULT false
+    new_retry json DEFAULT NULL, new_keep_successes boolean DEFAULT false, new_always boolean DEFAULT false
 ) RETURNS TABLE (schedule_id uuid, key text, created boolean, next_run_at timestamptz)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    INSERT INTO rota.schedule AS s (task, key, payload, strategy, every, next_run_at, retry, keep_successes)
-    SELECT new_task, r.key, r.payload, 'recurring', new_every, coalesce(first_run_at, rota.now()), new_retry, new_keep_successes
+    INSERT INTO rota.schedule AS s (task, key, payload, strategy, every, next_run_at, retry, keep_successes, always)
+    SELECT new_task, r.key, r.payload, 'recurring', new_every, coalesce(first_run_at, rota.now()), new_retry, new_keep_successes,
+           new_always
     FROM (SELECT DISTINCT ON (1) e.value ->> 0 AS key, e.value -> 1 AS payload
           FROM json_array_elements(new_rows) WITH ORDINALITY AS e (value, position) ORDER BY 1, e.position DESC) r
     ON CONFLICT (task, key) WHERE key IS NOT NULL DO UPDATE
-    SET payload = excluded.payload, retry = excluded.retry, keep_successes = excluded.keep_successes, enabled = true,
+    SET payload = excluded.payload, retry = excluded.retry, keep_successes = excluded.keep_successes, always = excluded.always, enabled = true,
         -- It runs when it would have run, or at once if that time has passed.
         next_run_at = CASE WHEN s.job_id IS NULL THEN coalesce(s.next_run_at, rota.now()) END, updated_at = rota.now()
     RETURNING s.id, s.key, s.xmax = 0, s.next_run_at;
@@ -287,6 +290,7 @@ $$;
 
 -- Enables or disables a recurring row; a run that has begun ends normally, one that only waits in the queue does not begin. What
 -- it was is kept: enabled again, the row runs when it would have, or at once. Returns the new next_run_at as a row, none if unknown.
+-- A row that is always on stays enabled, which the answer says.
 CREATE FUNCTION rota.set_recurring(of_task text, of_key text, want boolean)
 RETURNS TABLE (schedule_id uuid, enabled boolean, next_run_at timestamptz)
 LANGUAGE plpgsql AS $$
@@ -297,6 +301,7 @@ DECLARE
 BEGIN
     SELECT * INTO s FROM rota.schedule t WHERE t.task = of_task AND t.key = of_key FOR UPDATE;
     IF s.id IS NULL THEN RETURN; END IF;
+    want := want OR s.always;
     IF NOT want AND s.job_id IS NOT NULL THEN
         waits_since := rota.withdraw_job(s.job_id);
         IF waits_since IS NOT NULL THEN s.job_id := NULL; END IF;

@@ -79,7 +79,10 @@ SELECT rota.show_schedule(s)::text FROM rota.schedule s WHERE s.name = ANY (%s::
 -- name: recurring_ensure
 SELECT e.key, e.schedule_id::text, e.created, to_json(e.next_run_at) #>> '{}'
 FROM rota.ensure_recurring_rows(%s, %s::text::json, %s::text::float8 * interval '1 second', %s::text::timestamptz,
-                                %s::text::json, %s::text::boolean) e
+                                %s::text::json, %s::text::boolean, %s::text::boolean) e
+
+-- name: recurring_always
+SELECT s.task, s.key FROM rota.schedule s WHERE s.task = ANY (%s::text::text[]) AND s.always
 
 -- name: recurring_lock
 SELECT rota.lock_recurring(%s, %s)::text
