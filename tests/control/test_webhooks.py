@@ -117,7 +117,7 @@ async def bring(dsn: str, delivery: UUID, *, is_last: bool = False) -> str:
 
 class TestWhoIsTold:
     async def test_in_the_transaction_that_opens_the_alert(self, conn: Conn, aconn: AConn, receiver: Receiver) -> None:
-        await webhooks.add(aconn, receiver.url)
+        await webhooks.add(aconn, load_settings(), receiver.url)
         await alert_store.signal(aconn, "job_failed", "work", {})
         async with aconn.transaction(force_rollback=True):
             await alerts.count_signals(aconn)
@@ -128,7 +128,7 @@ class TestWhoIsTold:
         assert jobs == [(DELIVER_WEBHOOK, {"delivery": str(messages(conn)[0])}, 8)]
 
     async def test_once_per_opening(self, conn: Conn, aconn: AConn, receiver: Receiver) -> None:
-        await webhooks.add(aconn, receiver.url)
+        await webhooks.add(aconn, load_settings(), receiver.url)
         for _ in range(3):
             await trouble(aconn)
         assert len(messages(conn)) == 1
@@ -137,8 +137,8 @@ class TestWhoIsTold:
         assert len(messages(conn)) == 2
 
     async def test_by_kind_and_only_those_that_are_on(self, conn: Conn, aconn: AConn, receiver: Receiver) -> None:
-        await webhooks.add(aconn, receiver.url, kinds=["worker_died"])
-        everything = await webhooks.add(aconn, receiver.url)
+        await webhooks.add(aconn, load_settings(), receiver.url, kinds=["worker_died"])
+        everything = await webhooks.add(aconn, load_settings(), receiver.url)
         await trouble(aconn)
         assert conn.execute("SELECT webhook_id FROM rota.webhook_delivery").fetchall() == [(everything.id,)]
         await webhooks.set_enabled(aconn, everything.id, enabled=False)
@@ -146,7 +146,7 @@ class TestWhoIsTold:
         assert len(messages(conn)) == 2
 
     async def test_that_a_webhook_does_not_work_is_told_by_none(self, conn: Conn, aconn: AConn, receiver: Receiver) -> None:
-        await webhooks.add(aconn, receiver.url)
+        await webhooks.add(aconn, load_settings(), receiver.url)
         await trouble(aconn, subject=DELIVER_WEBHOOK)
         assert messages(conn) == []
         assert len(await alerts.list_alerts(aconn)) == 1
@@ -154,7 +154,7 @@ class TestWhoIsTold:
 
 class TestDelivery:
     async def test_the_message_and_its_signature(self, conn: Conn, aconn: AConn, dsn: str, receiver: Receiver) -> None:
-        added = await webhooks.add(aconn, receiver.url)
+        added = await webhooks.add(aconn, load_settings(), receiver.url)
         await trouble(aconn, type="ValueError", message="password=hunter2canary", job_id="j", attempt=4)
         [delivery] = messages(conn)
         assert await bring(dsn, delivery) == "answered 204"
@@ -173,7 +173,7 @@ class TestDelivery:
         assert len(receiver.got) == 1
 
     async def test_a_failure_is_recorded_and_raised(self, conn: Conn, aconn: AConn, dsn: str, receiver: Receiver) -> None:
-        added = await webhooks.add(aconn, receiver.url)
+        added = await webhooks.add(aconn, load_settings(), receiver.url)
         await trouble(aconn)
         [delivery] = messages(conn)
         receiver.answer = lambda request: _answer(request, 500)
@@ -187,7 +187,7 @@ class TestDelivery:
         assert told(conn) == [("failed", 2, 500, "it answered 500")]
 
     async def test_redirects_are_not_followed(self, conn: Conn, aconn: AConn, dsn: str, receiver: Receiver) -> None:
-        await webhooks.add(aconn, receiver.url)
+        await webhooks.add(aconn, load_settings(), receiver.url)
         await trouble(aconn)
         receiver.answer = lambda request: _answer(request, 302, Location="/elsewhere")
         with pytest.raises(DeliveryFailed, match="a redirect, which is not followed"):
@@ -232,7 +232,7 @@ class TestDelivery:
         engine.tasks.update(control_tasks())
         answers = iter([500, 204])
         receiver.answer = lambda request: _answer(request, next(answers))
-        added = await webhooks.add(aconn, receiver.url)
+        added = await webhooks.add(aconn, load_settings(), receiver.url)
         await webhooks.test(aconn, added.id)
         async with engine.worker():
             await until(lambda: told(conn)[0][1] == 1)
@@ -255,7 +255,7 @@ async def test_from_a_failure_to_the_other_side(
     async def charge(order: int) -> None:
         raise ValueError(f"order {order}: password=hunter2canary is wrong")
 
-    await webhooks.add(aconn, receiver.url)
+    await webhooks.add(aconn, load_settings(), receiver.url)
     async with app:
         worker = app.worker(shutdown_timeout_s=5.0)
         running = asyncio.create_task(worker.run())
@@ -284,17 +284,24 @@ class TestOperators:
             ("https://example.org:99999/", "url is not allowed"),
             ("https://example.org/" + "x" * 2000, "at most 2000"),
             ("https://0x7f.1/", "four decimal numbers"),
+            ("http://10.1.2.3/", "10.1.2.3 is private"),
+            ("http://[::ffff:169.254.169.254]/", "metadata service"),
+            ("http://localhost:8000/", "where Rota's own server listens"),
+            ("http://metadata.google.internal/", "metadata service"),
+            ("http://0.0.0.0:8000/", "where Rota's own server listens"),
             (None, "control characters"),
         ],
     )
     async def test_urls_that_are_refused(self, conn: Conn, aconn: AConn, url: Any, why: str) -> None:
         with pytest.raises(UsageError, match=why) as raised:
-            await webhooks.add(aconn, url)
+            await webhooks.add(aconn, load_settings(), url)
         assert "hunter2canary" not in str(raised.value)
         assert conn.execute("SELECT count(*) FROM rota.webhook").fetchone() == (0,)
 
     async def test_lists_show_neither_secret_nor_path(self, aconn: AConn) -> None:
-        added = await webhooks.add(aconn, "https://hooks.example.org/services/T1/secretpath", kinds=["job_failed", "job_failed"])
+        added = await webhooks.add(
+            aconn, load_settings(), "https://hooks.example.org/services/T1/secretpath", kinds=["job_failed", "job_failed"]
+        )
         [webhook] = await webhooks.list_webhooks(aconn)
         assert (webhook.url, webhook.kinds) == ("https://hooks.example.org/…", ["job_failed"])
         assert added.secret not in str(webhook)
@@ -305,9 +312,10 @@ class TestOperators:
     ) -> None:
         monkeypatch.setattr(secret_module, "_keys", ())
         secret_module.use_keys(key)
-        added = await webhooks.add(aconn, receiver.url)
-        ((stored,),) = conn.execute("SELECT secret FROM rota.webhook").fetchall()
+        added = await webhooks.add(aconn, load_settings(), receiver.url)
+        [(shown, stored)] = conn.execute("SELECT url, secret FROM rota.webhook").fetchall()
         assert added.secret.removeprefix("whsec_") not in stored
+        assert "inthepath" not in shown + stored
         assert stored.startswith("rota-secret:" if key else "rota-open:")
         await bring(dsn, await webhooks.test(aconn, added.id))
         [(_, headers, body)] = receiver.got
@@ -317,8 +325,10 @@ class TestOperators:
     async def test_a_private_address_must_be_allowed(
         self, conn: Conn, aconn: AConn, dsn: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        added = await webhooks.add(aconn, load_settings(), receiver.url)
         monkeypatch.delenv("ROTA_HTTP_ALLOW")
-        added = await webhooks.add(aconn, receiver.url)
+        with pytest.raises(UsageError, match=r"may not be called: 127.0.0.1 is loopback: .* \[http\] allow"):
+            await webhooks.add(aconn, load_settings(), receiver.url)
         with pytest.raises(DeliveryFailed, match=r"is loopback: an operator can allow it under \[http\] allow"):
             await bring(dsn, await webhooks.test(aconn, added.id))
         assert receiver.got == []
@@ -328,12 +338,12 @@ class TestOperators:
             with pytest.raises(NotFound, match="there is no webhook 7"):
                 await change
         with pytest.raises(UsageError, match="no kind 'x'"):
-            await webhooks.add(aconn, "https://example.org/", kinds=["x"])
+            await webhooks.add(aconn, load_settings(), "https://example.org/", kinds=["x"])
 
     async def test_removed_or_switched_off_nothing_more_is_sent(
         self, conn: Conn, aconn: AConn, dsn: str, receiver: Receiver
     ) -> None:
-        added = await webhooks.add(aconn, receiver.url)
+        added = await webhooks.add(aconn, load_settings(), receiver.url)
         delivery = await webhooks.test(aconn, added.id)
         await webhooks.set_enabled(aconn, added.id, enabled=False)
         assert await bring(dsn, delivery) == "nothing to deliver"
@@ -345,7 +355,7 @@ class TestOperators:
     async def test_old_messages_are_pruned(self, conn: Conn, aconn: AConn, receiver: Receiver) -> None:
         from rota.store import webhooks as store
 
-        added = await webhooks.add(aconn, receiver.url)
+        added = await webhooks.add(aconn, load_settings(), receiver.url)
         await webhooks.test(aconn, added.id)
         conn.execute("UPDATE rota.webhook_delivery SET created_at = rota.now() - interval '31 days'")
         new = await webhooks.test(aconn, added.id)

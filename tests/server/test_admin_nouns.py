@@ -273,6 +273,8 @@ async def test_webhooks(shop: Shop, conn: Conn) -> None:
         assert await shop.refused(method, f"/webhooks/{id}{path}") == (404, "not_found")
     for wrong in ({"url": "ftp://x"}, {"url": "https://u:p@x/"}, {"url": "https://x/", "kinds": ["none"]}, {"url": 7}, {}):
         assert (await shop.refused("POST", "/webhooks", wrong))[0] == 422, wrong
+    inside = await shop.ask("POST", "/webhooks", {"url": f"http://127.0.0.1:{shop.server.port}/hook"})
+    assert (inside.status, inside.body["errors"][0]["field"]) == (422, "url")
     text = "\n".join(str(row) for row in conn.execute("SELECT a::text FROM rota.audit a"))
     assert made["secret"] not in text
     assert "hook/secret" not in text

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import psycopg
 
+from rota.config import Settings, load_settings
 from rota.control.access import Access, Actor
 from rota.control.plane import ControlPlane
 from rota.model.limits import QueueLimits
@@ -27,6 +28,11 @@ class NoCode:
     tasks: Mapping[str, TaskSpec] = {}
     queues: Mapping[str, int] = {}
     queue_limits: Mapping[str, QueueLimits] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the command."""
+        return load_settings()
 
     def definitions(self) -> NoReturn:
         """There is no code whose tasks could be made known."""

@@ -18,7 +18,7 @@ from rota.model.filters import JobFilter
 from rota.model.http_call import SAFETY, TASK, CallOptions, make_call
 from rota.model.job import JobOptions, JobSettings, NewJob
 from rota.model.task import TaskSpec
-from rota.outbound.address import Rules
+from rota.outbound.address import check_target
 from rota.store import http_jobs as store
 from rota.store.http_jobs import AttemptLine, OwnJobLine
 
@@ -96,11 +96,7 @@ def new_job(settings: Settings, spec: TaskSpec | None, url: str, **options: Unpa
     if unknown:
         raise TypeError(f"unknown settings of an HTTP job: {', '.join(sorted(unknown))}")
     call = make_call(url, **{name: value for name, value in options.items() if name in _OF_CALL})  # type: ignore[arg-type]
-    target = call.target
-    if (why := Rules.of(settings).refuse_host(target.host, target.port)) is not None:
-        error = UsageError(f"url={target.url!r} may not be called: {why}")
-        error.field = "url"
-        raise error
+    check_target(call.target, settings)
     of_job: JobOptions = {name: value for name, value in options.items() if name not in _OF_CALL}  # type: ignore[assignment]
     timeout = timedelta(seconds=call.timeout_s) + GRACE
     if timeout > SAFETY:

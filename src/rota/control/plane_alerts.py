@@ -58,7 +58,7 @@ class AlertPlane(Plane):
     async def add_webhook(self, url: str, *, kinds: Sequence[str] = ()) -> Added:
         """Makes a webhook for alerts of some kinds, or of all; its secret is shown this once."""
         async with self._changing("webhooks.change") as conn:
-            added = await webhooks.add(conn, url, kinds=kinds)
+            added = await webhooks.add(conn, self._app.settings, url, kinds=kinds)
             await self._record(conn, "webhooks.add", added.id, url=webhooks.shown_url(url), kinds=list(kinds))
             return added
 

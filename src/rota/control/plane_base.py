@@ -17,6 +17,7 @@ from rota.store import jobs_change
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from rota.config import Settings
     from rota.control import audit, enqueue, schedules
     from rota.db.connection import AsyncConn
     from rota.model.limits import QueueLimits
@@ -36,6 +37,10 @@ class Application(Protocol):
     """What the control plane must know of the code it belongs to."""
 
     name: str
+
+    @property
+    def settings(self) -> Settings:
+        """What it is configured with."""
 
     @property
     def tasks(self) -> Mapping[str, TaskSpec]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from rota.config import Settings
 from rota.control.alerts import check_kind
 from rota.control.sending import Answer, post
+from rota.control.servers import note_ports
 from rota.db.connection import AsyncConn
 from rota.errors import DeliveryFailed, NotFound, UsageError
-from rota.model.http_call import read_url
 from rota.model.redact import redact_text
 from rota.model.sanitize import clean_text
 from rota.model.secret import seal, unseal
+from rota.outbound.address import check_url
 from rota.outbound.signature import new_secret, sign
 from rota.store import webhooks as store
 from rota.store.webhooks import DeliveryRecord, Message, WebhookRecord
@@ -36,28 +37,32 @@ class Added:
     secret: str
 
 
-async def add(conn: AsyncConn, url: str, *, kinds: Sequence[str] = ()) -> Added:
-    """Add a webhook for alerts of some kinds, or of all. Its secret is stored encrypted; without a key only in `local`."""
-    url = check_url(url)
+async def add(conn: AsyncConn, settings: Settings, url: str, *, kinds: Sequence[str] = ()) -> Added:
+    """Add a webhook for alerts of some kinds, or of all. Its URL and secret are stored encrypted; without a key only in `local`.
+
+    Raises `UsageError` for a URL that no message could be sent to.
+    """
+    await note_ports(conn)
+    url = read_address(url, settings)
     for kind in kinds:
         check_kind(kind)
     id, secret = await store.new_id(conn), new_secret()
-    sealed = seal(secret, kind=KIND, id=id, field="secret", key_needed=False)
-    await store.add(conn, id, url=url, secret=sealed, kinds=list(dict.fromkeys(kinds)))
+    sealed = seal(json.dumps([url, secret]), kind=KIND, id=id, field="secret", key_needed=False)
+    await store.add(conn, id, url=shown_url(url), secret=sealed, kinds=list(dict.fromkeys(kinds)))
     return Added(id, secret)
 
 
 async def list_webhooks(conn: AsyncConn) -> list[WebhookRecord]:
-    """Every webhook. Of its URL the server only: with many services the rest of it is a secret, too."""
-    return [replace(webhook, url=shown_url(webhook.url)) for webhook in await store.read_all(conn)]
+    """Return every webhook, with the server of its URL only: with many services the rest of it is a secret, too."""
+    return await store.read_all(conn)
 
 
 async def get_webhook(conn: AsyncConn, id: int, *, lock: bool = False) -> WebhookRecord:
-    """One webhook, its URL shown as in the list; with `lock` nobody else changes it until the transaction ends."""
+    """One webhook; with `lock` nobody else changes it until the transaction ends."""
     if lock:
         await store.lock(conn, id)
     for webhook in await store.read_all(conn, id):
-        return replace(webhook, url=shown_url(webhook.url))
+        return webhook
     raise _unknown(id)
 
 
@@ -97,27 +102,32 @@ async def deliver(connect: Connect, delivery: UUID, settings: Settings, *, is_la
         message = await store.to_deliver(conn, delivery)
     if message is None:
         return "nothing to deliver"
-    answer = await post(message.url, message.body.encode(), headers_of(message), settings)
+    url, secret = open_sealed(message)
+    answer = await post(url, message.body.encode(), headers_of(message, secret), settings)
     error = None if answer.accepted else clean_text(redact_text(_why(answer)), 500)
     state = "delivered" if answer.accepted else "failed" if is_last else "pending"
     async with await connect() as conn:
         await store.record(conn, message.id, state=state, status=answer.status, took_s=answer.took_s, error=error)
     if error is not None:
-        raise DeliveryFailed(f"message {message.id} was not taken by {shown_url(message.url)}: {error}")
+        raise DeliveryFailed(f"message {message.id} was not taken by {message.url}: {error}")
     return f"answered {answer.status}"
 
 
-def headers_of(message: Message) -> dict[str, str]:
+def open_sealed(message: Message) -> tuple[str, str]:
+    """Return the URL that a message goes to, and the secret it is signed with."""
+    url, secret = json.loads(unseal(message.secret, kind=KIND, id=message.webhook_id, field="secret"))
+    return url, secret
+
+
+def headers_of(message: Message, secret: str) -> dict[str, str]:
     """What tells the other side that a message is ours, and whether it has had it before."""
-    secret = unseal(message.secret, kind=KIND, id=message.webhook_id, field="secret")
     signed = sign([secret], str(message.id), message.at, message.body.encode())
     return {"Content-Type": "application/json", **signed}
 
 
-def check_url(url: str) -> str:
-    """A URL that can be posted to, as it is stored; with a password in it, it would be seen by everybody, and is refused."""
-    target = read_url(url)
-    whole = f"{target.url}?{target.query}" if target.query else target.url
+def read_address(url: str, settings: Settings) -> str:
+    """Return a URL that can be posted to, in its one form. User and password in it are refused."""
+    whole = check_url(url, settings).whole
     if len(whole) > MAX_URL_BYTES:
         raise UsageError(f"url is {len(whole)} bytes long: at most {MAX_URL_BYTES}")
     return whole

@@ -13,6 +13,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from rota.config import Settings
+from rota.errors import UsageError
+from rota.model.http_call import Target, read_url
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -163,6 +165,29 @@ def note_server_ports(ports: Iterable[int]) -> None:
     noted = set(ports)
     _noted_ports.difference_update(_noted_ports - noted)
     _noted_ports.update(noted)
+
+
+def check_url(url: str, settings: Settings) -> Target:
+    """Return where a URL leads that is stored to be called later. Raises `UsageError` (field `url`) if no call to it could be made.
+
+    Names are not looked up: what they lead to changes, and storing a URL must not depend on DNS. Each call checks the address
+    that it connects to.
+    """
+    try:
+        target = read_url(url)
+    except UsageError as error:
+        error.field = "url"
+        raise
+    return check_target(target, settings)
+
+
+def check_target(target: Target, settings: Settings) -> Target:
+    """Return the target of a call. Raises `UsageError` (field `url`) if its host can be refused without looking it up."""
+    if (why := Rules.of(settings).refuse_host(target.host, target.port)) is not None:
+        error = UsageError(f"url={target.url!r} may not be called: {why}")
+        error.field = "url"
+        raise error
+    return target
 
 
 @lru_cache(8)

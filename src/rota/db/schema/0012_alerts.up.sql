@@ -30,7 +30,8 @@ CREATE TABLE rota.alert (
 );
 CREATE INDEX alert_seen ON rota.alert (state, last_seen_at);
 
--- Who is told when an alert opens. The secret is sealed (model/secret.py), bound to the id.
+-- Who is told when an alert opens. `secret` is sealed (model/secret.py), bound to the id: the whole URL, whose path and query are as
+-- good as a password with many services, and what messages are signed with. `url` is as much of it as others may see.
 CREATE TABLE rota.webhook (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     url        text        NOT NULL,
@@ -39,7 +40,7 @@ CREATE TABLE rota.webhook (
     enabled    boolean     NOT NULL DEFAULT true,
     created_at timestamptz NOT NULL DEFAULT rota.now(),
     CONSTRAINT webhook_url CHECK (url ~ '^https?://[^/?#@[:space:]]+([/?#][^[:space:]]*)?$' AND octet_length(url) <= 2000),
-    CONSTRAINT webhook_secret CHECK (octet_length(secret) BETWEEN 16 AND 400)
+    CONSTRAINT webhook_secret CHECK (octet_length(secret) BETWEEN 16 AND 8000)
 );
 
 -- One message to one webhook, and what became of the last try to bring it there.

@@ -16,6 +16,7 @@ from rota.apps.calendars.connectors.caldav import xml
 from rota.apps.calendars.connectors.web import Web
 from rota.apps.calendars.errors import Changed, NotACalendar, Refused
 from rota.config import Settings
+from rota.outbound.address import check_url
 
 if TYPE_CHECKING:
     from rota.outbound.client import Answer
@@ -38,9 +39,7 @@ class Dav(Calendar):
     """A collection. An href is the path of a resource below it."""
 
     def __init__(self, place: Place, settings: Settings) -> None:
-        from rota.outbound.client import Request
-
-        target = Request.to(place.location).target
+        target = check_url(place.location, settings)
         url = target.url if target.url.endswith("/") else f"{target.url}/"
         parts = urlsplit(url)
         self._origin = f"{parts.scheme}://{parts.netloc}"

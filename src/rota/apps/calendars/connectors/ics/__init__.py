@@ -14,7 +14,7 @@ from rota.apps.calendars.content import decode
 from rota.apps.calendars.errors import Broken, NotACalendar
 from rota.apps.calendars.ical import split
 from rota.config import Settings
-from rota.outbound.client import Request
+from rota.outbound.address import check_url
 
 MAX_REDIRECTS = 5
 
@@ -32,7 +32,7 @@ class Feed(Calendar):
     def __init__(self, place: Place, settings: Settings) -> None:
         # `webcal` is what people are given to copy.
         self._url = "https" + place.location[6:] if place.location.startswith("webcal:") else place.location
-        self.shown = Request.to(self._url).target.host  # the path of a private feed is its password
+        self.shown = check_url(self._url, settings).host  # the path of a private feed is its password
         self._web = Web(place, settings, self.shown)
         self._texts: dict[str, Fetched] | None = None
         self._problems: dict[str, str] = {}
