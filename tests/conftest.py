@@ -22,6 +22,7 @@ from tests.support.postgres import Databases, Majors, server
 from tests.support.zygote import close_zygote
 
 from rota.db.embedded import EmbeddedPostgres
+from rota.model import secret
 
 # Tests start hundreds of processes: without bytecode each would compile all of Rota again, which is a third of its start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -156,6 +157,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def postgres(rota_postgres: Databases) -> Databases:
     """The run's server: it names, makes and drops databases."""
     return rota_postgres
+
+
+@pytest.fixture(autouse=True)
+def _no_keys_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Keys are a process's: without this a test could store secrets only because another has run before it.
+    monkeypatch.setattr(secret, "_keys", ())
+    monkeypatch.setattr(secret, "_required", None)
 
 
 @pytest.fixture

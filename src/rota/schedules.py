@@ -34,15 +34,15 @@ class Schedules:
         self, name: str, task: str, timing: Timing, *, conn: Any = None, **options: Unpack[ScheduleOptions]
     ) -> ScheduleRecord:
         """Makes a schedule; Conflict if there is one of that name."""
-        control.check_task(task, self._tasks, options.get("payload") or {})
-        return self._intake.transact(control.create(name, task, timing, **options), conn, call="schedules.create")
+        return self._intake.transact(
+            control.create(name, task, timing, tasks=self._tasks, **options), conn, call="schedules.create"
+        )
 
     async def acreate(
         self, name: str, task: str, timing: Timing, *, conn: Any = None, **options: Unpack[ScheduleOptions]
     ) -> ScheduleRecord:
         """Like `create`, from an event loop."""
-        control.check_task(task, self._tasks, options.get("payload") or {})
-        return await self._intake.atransact(control.create(name, task, timing, **options), conn)
+        return await self._intake.atransact(control.create(name, task, timing, tasks=self._tasks, **options), conn)
 
     def update(self, name: str, *, conn: Any = None, **changes: Any) -> ScheduleRecord:
         """Changes some of a schedule: cron, every, tz, misfire and what else `cron()` takes, payload, enabled, queue, priority,

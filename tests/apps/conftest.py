@@ -36,7 +36,13 @@ def make_app(dsn: str) -> MakeApp:
     """Make an application that may call this machine; arguments are settings."""
 
     def make(**settings: Any) -> Rota:
-        given = {"database_url": dsn, "http_enabled": True, "http_allow": "127.0.0.1", "housekeeping_enabled": False}
+        given = {
+            "database_url": dsn,
+            "app_env": "local",
+            "http_enabled": True,
+            "http_allow": "127.0.0.1",
+            "housekeeping_enabled": False,
+        }
         return Rota(settings=load_settings(**{**given, **settings}))
 
     return make

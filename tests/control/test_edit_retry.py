@@ -211,7 +211,7 @@ class TestRefused:
             await edit_job(aconn, id, changes={"hidden": hidden}, editor=BY)
         with pytest.raises(psycopg.DatabaseError, match="a secret that is not encrypted"):
             made.enqueue(conn, payload={"hidden": hidden})
-        stored = json.loads(json.dumps(hidden).replace("canary", "rota-secret:1:x"))
+        stored = json.loads(json.dumps(hidden).replace("canary", "rota-secret:12345678:job:x"))
         await edit_job(aconn, id, changes={"hidden": stored}, editor=BY)
         assert "canary" not in str(conn.execute("SELECT j, e FROM rota.job j, rota.job_edit e").fetchall())
 

@@ -28,8 +28,9 @@ RITA = Actor("rita", "read_only")
 
 
 @pytest.fixture
-async def app(dsn: str) -> AsyncIterator[Rota]:
+async def app(dsn: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rota]:
     """An application with a task and a schedule, synced."""
+    monkeypatch.setenv("ROTA_APP_ENV", "local")  # where webhooks need no key
     async with Rota(dsn, name="shop") as app:
 
         @app.task(queue="mail", tags=["post"])

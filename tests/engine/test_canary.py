@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -24,10 +23,12 @@ from rota.control import alerts
 from rota.errors import ConfigError, PayloadError
 from rota.log import configure_logging
 from rota.model import redact, secret
-from rota.model.secret import PREFIX, use_keys
+from rota.model.secret import SEALED, Record, use_keys
+from rota.model.vault import seal_payload
 
 CANARY = 'Plain c4n4ry/5ecr3t"with quotes"'  # no pattern knows it
 KEY = "k" * 40
+MINE = Record("job", "7")
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +69,7 @@ def spill_jobs(engine: Engine, header: str) -> dict[tuple[str, str], UUID]:
     for name in ("spill_async", "spill_in_thread", "spill_isolated"):
         for how in ("raise", "cancel", "retry"):
             payload = engine.tasks[name].payload.encode(kwargs={"headers": {"Authorization": SecretStr(header)}, "how": how})
-            made[name, how] = engine.enqueue(name, json.loads(payload), max_attempts=1)
+            made[name, how] = engine.enqueue_sealed(name, payload, max_attempts=1)
     return made
 
 
@@ -97,7 +98,7 @@ async def test_it_is_read_by_nobody(
         assert part not in written.getvalue()
         assert part not in capfd.readouterr().err
     assert "calling with" in written.getvalue()
-    assert places_with(engine.conn, PREFIX)  # it is there, encrypted
+    assert places_with(engine.conn, SEALED)  # it is there, encrypted
 
 
 @pytest.mark.req("C07")
@@ -108,7 +109,7 @@ async def test_a_handler_that_takes_it_out_of_its_arguments(engine: Engine) -> N
 
     payload = engine.tasks["call"].payload.encode(kwargs={"headers": {"Authorization": SecretStr(CANARY)}})
     async with engine.worker():
-        await engine.ended(engine.enqueue("call", json.loads(payload), max_attempts=1), state="failed")
+        await engine.ended(engine.enqueue_sealed("call", payload, max_attempts=1), state="failed")
     assert places_with(engine.conn, "RuntimeError")
     assert places_with(engine.conn, "c4n4ry") == []
 
@@ -139,11 +140,10 @@ def test_what_is_stored_is_what_the_handler_gets() -> None:
         (spec(send), {"to": "me", "key": SecretStr("é" * 100), "keys": [SecretStr("a"), SecretStr("b")]}),
     ):
         assert task.payload.has_secrets
-        text = task.payload.encode(kwargs=values)
+        text = seal_payload(task.payload.encode(kwargs=values), MINE, task.name)
         assert "c4n4ry" not in text
-        assert task.payload.decode(text) == values
-        assert task.payload.encode(kwargs=values) == text  # or a key would not know its payload again
-        assert task.payload.encode_json(text) == text
+        assert task.payload.decode(text, {"job": MINE}) == values
+        assert seal_payload(task.payload.encode_json(text, {"job": MINE}), MINE, task.name) == text
 
 
 def test_without_a_key_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,29 +152,29 @@ def test_without_a_key_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def call(request: Request) -> None: ...
 
     schema = spec(send).payload
-    stored = schema.encode(kwargs={"key": SecretStr(CANARY)})
+    stored = seal_payload(schema.encode(kwargs={"key": SecretStr(CANARY)}), MINE, "send")
     monkeypatch.setattr(secret, "_keys", ())
     monkeypatch.delenv("ROTA_SECRETS_KEY")
     with pytest.raises(PayloadError, match="ROTA_SECRETS_KEY") as refused:
         schema.encode(kwargs={"key": SecretStr(CANARY)})
     assert CANARY not in str(refused.value)
     with pytest.raises(PayloadError, match="no key is set"):
-        schema.decode(stored)
+        schema.decode(stored, {"job": MINE})
     spec(call).payload.encode(kwargs={"request": Request(url="x")})  # nothing secret in it
     monkeypatch.setattr(secret, "_keys", ("o" * 40,))
-    with pytest.raises(PayloadError, match="none of the keys"):
-        schema.decode(stored)
+    with pytest.raises(PayloadError, match=r"was encrypted with key \w+, and known are"):
+        schema.decode(stored, {"job": MINE})
 
 
 def test_keys_can_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def send(key: Secret) -> None: ...
 
     schema = spec(send).payload
-    stored = schema.encode(kwargs={"key": SecretStr(CANARY)})
+    stored = seal_payload(schema.encode(kwargs={"key": SecretStr(CANARY)}), MINE, "send")
     monkeypatch.setattr(secret, "_keys", ())
     use_keys(f"{'n' * 40}, {KEY}")
-    assert schema.decode(stored)["key"].get_secret_value() == CANARY
-    assert schema.encode(kwargs={"key": SecretStr(CANARY)}) != stored
+    assert schema.decode(stored, {"job": MINE})["key"].get_secret_value() == CANARY
+    assert seal_payload(schema.encode(kwargs={"key": SecretStr(CANARY)}), MINE, "send") != stored
     with pytest.raises(ConfigError, match="fewer than 32 characters"):
         use_keys("short")
 
@@ -192,5 +192,6 @@ def test_plain_text_from_sql_is_taken_as_it_is() -> None:
     async def send(key: Secret) -> None: ...
 
     assert spec(send).payload.decode('{"key": "plain"}')["key"].get_secret_value() == "plain"
-    with pytest.raises(PayloadError):
-        spec(send).payload.decode(f'{{"key": "{PREFIX}nonsense"}}')
+    for text in (f"{SEALED}nonsense", f"{SEALED}12345678:job:nonsense"):
+        with pytest.raises(PayloadError):
+            spec(send).payload.decode(f'{{"key": "{text}"}}', {"job": MINE})

@@ -22,7 +22,9 @@ from rota.events import Event, Events, WorkerStarted
 from rota.model.ids import new_id
 from rota.model.payload import PayloadSchema
 from rota.model.retry import Retry
+from rota.model.secret import Record
 from rota.model.task import TaskSpec
+from rota.model.vault import seal_payload
 
 E = TypeVar("E", bound=Event)
 
@@ -60,6 +62,12 @@ class Engine:
 
         return define if handler is None else define(handler)
 
+    def enqueue_sealed(self, task: str, payload: str, **options: Any) -> UUID:
+        """Store a job whose payload has secrets."""
+        id = new_id()
+        sealed = seal_payload(payload, Record("job", str(id)), task)
+        return self.enqueue(task, json.loads(sealed), id=id, **options)
+
     def enqueue(
         self,
         task: TaskSpec | str,
@@ -74,6 +82,7 @@ class Engine:
         parents: Iterable[UUID] = (),
         on_parent_failure: str = "cancel",
         conn: psycopg.Connection[Any] | None = None,
+        id: UUID | None = None,
     ) -> UUID:
         """Store a job by the function that every way of enqueuing comes down to."""
         row = (
@@ -81,7 +90,7 @@ class Engine:
             .execute(
                 _INSERT,
                 {
-                    "id": new_id(),
+                    "id": id or new_id(),
                     "task": task if isinstance(task, str) else task.name,
                     "payload": json.dumps(payload or {}),
                     "queue": queue,

@@ -12,6 +12,8 @@ from rota.errors import PayloadError, UsageError
 from rota.model import secret as secret_module
 from rota.model.http_call import HttpCall, make_call, read_url
 from rota.model.payload import PayloadSchema
+from rota.model.secret import Record
+from rota.model.vault import seal_payload
 
 pytestmark = pytest.mark.req("H01")
 
@@ -22,6 +24,12 @@ async def http_call(call: HttpCall) -> None: ...
 
 
 SCHEMA = PayloadSchema.from_handler(http_call)[0]
+MINE = Record("job", "7", "ann")
+
+
+def stored(call: HttpCall) -> str:
+    """The call as a job has it in the database."""
+    return seal_payload(SCHEMA.encode((call,)), MINE, SCHEMA.task)
 
 
 @pytest.fixture(params=[None, "k" * 32], ids=["no key", "key"])
@@ -201,7 +209,7 @@ class TestStored:
             f"https://example.org/a?token={CANARY}", method="PUT", body=b"\0\xff", headers={"X": "y"}, secret=["s" * 20, "t" * 20],
             timeout=5,
         )  # fmt: skip
-        back: HttpCall = SCHEMA.decode(SCHEMA.encode((call,)))["call"]
+        back: HttpCall = SCHEMA.decode(stored(call), {"job": MINE})["call"]
         assert back == call
         assert (back.content, back.target.query) == (b"\0\xff", f"token={CANARY}")
 
@@ -210,22 +218,22 @@ class TestStored:
         call = make_call(
             f"https://example.org/a?token={CANARY}", json={"password": CANARY}, headers={"X-Key": CANARY}, secret=CANARY + "x" * 10
         )
-        text = SCHEMA.encode((call,))
+        text = stored(call)
         assert CANARY not in text
         assert CANARY not in repr(call)
-        stored = json.loads(text)
-        assert (stored["url"], list(stored["headers"])) == ("https://example.org/a", ["X-Key", "Content-Type"])
-        hidden = [stored["query"], stored["body"], *stored["headers"].values(), *stored["secrets"]]
-        assert all(each.startswith("rota-secret:1:" if key else "rota-open:1:") for each in hidden)
+        payload = json.loads(text)
+        assert (payload["url"], list(payload["headers"])) == ("https://example.org/a", ["X-Key", "Content-Type"])
+        hidden = [payload["query"], payload["body"], *payload["headers"].values(), *payload["secrets"]]
+        assert all(each.startswith("rota-secret:" if key else "rota-open:") for each in hidden)
 
     def test_the_same_call_is_stored_the_same(self, key: str | None) -> None:
         """By that a repeated request is known."""
-        one, other = (SCHEMA.encode((make_call("https://example.org/?a=b", json={"a": 1}),)) for _ in range(2))
+        one, other = (stored(make_call("https://example.org/?a=b", json={"a": 1})) for _ in range(2))
         assert one == other
 
     def test_what_looks_like_something_stored_is_only_text(self, key: str | None) -> None:
         call = make_call("https://example.org/", body="rota-open:1:aGVsbG8=", headers={"X": "rota-secret:1:x"})
-        back: HttpCall = SCHEMA.decode(SCHEMA.encode((call,)))["call"]
+        back: HttpCall = SCHEMA.decode(stored(call), {"job": MINE})["call"]
         assert back.content == b"rota-open:1:aGVsbG8="
         assert back.headers["X"].get_secret_value() == "rota-secret:1:x"
 
@@ -249,16 +257,16 @@ class TestStored:
     def test_what_comes_in_another_way_is_looked_at_too(self, key: str | None, payload: dict[str, Any]) -> None:
         """By SQL, by the task's name, by an edit."""
         with pytest.raises(PayloadError) as raised:
-            SCHEMA.decode(json.dumps(payload))
+            SCHEMA.decode(json.dumps(payload), {"job": MINE})
         assert CANARY not in str(raised.value)
         with pytest.raises(PayloadError):
             SCHEMA.encode_json(payload)
 
     def test_keys_are_changed_without_a_loss(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(secret_module, "_keys", ())
-        texts = [SCHEMA.encode((make_call("https://example.org/", body="hello"),))]
+        texts = [stored(make_call("https://example.org/", body="hello"))]
         for keys in ("a" * 32, "b" * 32 + "," + "a" * 32):
             secret_module.use_keys(keys)
-            texts.append(SCHEMA.encode((make_call("https://example.org/", body="hello"),)))
+            texts.append(stored(make_call("https://example.org/", body="hello")))
         assert len(set(texts)) == 3
-        assert [SCHEMA.decode(text)["call"].content for text in texts] == [b"hello"] * 3
+        assert [SCHEMA.decode(text, {"job": MINE})["call"].content for text in texts] == [b"hello"] * 3

@@ -14,10 +14,15 @@ from rota.db.connection import AsyncConn
 from rota.errors import Conflict, ParentNotFound, PayloadError, RotaError, UnknownQueue, UnknownTask, UsageError, did_you_mean
 from rota.model.duration import parse_duration
 from rota.model.filters import check_text
+from rota.model.ids import new_id
 from rota.model.job import MAX_KEY_BYTES, check_on_parent_failure
 from rota.model.retry import check_max_attempts
+from rota.model.secret import Record
 from rota.model.task import check_priority
+from rota.model.vault import payload_digests, plain_secrets, seal_payload
 from rota.store import jobs_change, schedule_reads
+
+WITHOUT_CODE = "Only a process that has the task's code can do that: use one of its commands, or its server."
 
 
 async def enqueue(
@@ -37,7 +42,10 @@ async def enqueue(
     on_parent_failure: str = "cancel",
     triggered_by: dict[str, Any] | None = None,
 ) -> tuple[UUID, bool]:
-    """Stores a job of a task that some worker has made known; its id, and whether it is new (another may have its key)."""
+    """Stores a job of a task that some worker has made known; its id, and whether it is new (another may have its key).
+
+    Secrets that the task's code has read are sealed for it.
+    """
     for name, text in (("task", task), ("queue", queue), ("key", key)):
         check_text(name, text)
     if priority is not None:
@@ -49,12 +57,15 @@ async def enqueue(
     check_on_parent_failure(on_parent_failure)
     if key is not None and not 1 <= len(key.encode()) <= MAX_KEY_BYTES:
         raise UsageError(f"key has {len(key.encode())} bytes, which is out of range: from 1 to {MAX_KEY_BYTES}")
+    new, text = new_id(), json.dumps(payload)
     try:
         async with conn.transaction():
             id = await jobs_change.enqueue(
                 conn,
+                id=new,
                 task=task,
-                payload=json.dumps(payload),
+                payload=seal_payload(text, Record("job", str(new)), task),
+                digests=payload_digests(text) if key is not None else None,
                 queue=queue,
                 priority=priority,
                 run_at=run_at,
@@ -85,6 +96,8 @@ async def check_task(conn: AsyncConn, task: str, payload: dict[str, Any]) -> Non
         raise PayloadError(f"payload of {task!r} lacks {', '.join(missing)}")
     if schema.get("additionalProperties") is False and (unknown := payload.keys() - schema.get("properties", {}).keys()):
         raise PayloadError(f"task {task!r} has no parameter {', '.join(sorted(unknown))}")
+    if plain := plain_secrets(schema, payload):
+        raise PayloadError(f"payload of {task!r} has secrets that cannot be encrypted here: {', '.join(plain)}. {WITHOUT_CODE}")
 
 
 def refusal(error: psycopg.DatabaseError) -> RotaError | None:

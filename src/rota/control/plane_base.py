@@ -18,15 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from rota.config import Settings
-    from rota.control import audit, enqueue, schedules
+    from rota.control import audit
     from rota.db.connection import AsyncConn
     from rota.model.limits import QueueLimits
     from rota.model.task import TaskSpec
     from rota.store.intake import Intake
 else:  # each is loaded by the first who asks for it: a command needs one noun of many
     audit = Lazy("rota.control.audit")
-    enqueue = Lazy("rota.control.enqueue")
-    schedules = Lazy("rota.control.schedules")
 
 Result = TypeVar("Result")
 
@@ -122,10 +120,3 @@ class Plane:
 
     async def _carry_out(self, conn: AsyncConn, steps: Steps[Result]) -> Result:
         return await carry_out_async(AsyncPsycopgCarrier(conn), steps)
-
-    async def _check_task(self, conn: AsyncConn, task: str, payload: Mapping[str, Any]) -> None:
-        """Refuses what could not run: by the code at hand, or else by what workers have told about theirs."""
-        if task in self._app.tasks:
-            schedules.check_task(task, self._app.tasks, payload)
-        else:
-            await enqueue.check_task(conn, task, dict(payload))

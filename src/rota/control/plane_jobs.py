@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rota.db.connection import AsyncConn
     from rota.model.calendar_job import CalendarJob, ScheduledJobs
     from rota.model.capped import Capped
-    from rota.store.jobs_read import JobSummary
+    from rota.store.jobs_read import EditedJob, JobSummary
 else:  # each is loaded by the first who asks for it: a command needs one noun of many
     calendar_jobs = Lazy("rota.control.calendar_jobs")
     edit = Lazy("rota.control.edit")
@@ -121,13 +121,14 @@ class JobPlane(Plane):
 
     async def edit_and_retry(
         self, id: UUID, payload: Mapping[str, Any] | None = None, *, changes: Mapping[str, Any] | None = None
-    ) -> JobSummary:
+    ) -> EditedJob:
         """Retries a job with another payload, or with some of it changed, validated; who did it and what it was are kept."""
         by = self.actor.as_trigger()
         async with self._changing(RUN) as conn:
             job = await edit.edit_job(conn, id, payload, changes=changes, editor=by, validate=edit.by_code(self._app.tasks))
             # Which members, not what is in them: that is kept with the job, and for those only who may see it.
-            await self._record(conn, "jobs.edit", id, members=sorted(changes if payload is None else payload) if changes else None)
+            members = sorted(changes if payload is None else payload) if changes else None
+            await self._record(conn, "jobs.edit", id, members=members, dropped=job.dropped_secrets or None)
             return job
 
     async def retry_many(

@@ -15,16 +15,18 @@ from rota.model.filters import check_text
 from rota.store import schedule_changes, schedule_reads, tasks_read
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
-    from rota.control import schedule_views, schedules
+    from rota.control import enqueue, schedule_views, schedules
     from rota.control.schedule_views import Preview, ScheduleDetail, SchedulePage
     from rota.db.connection import AsyncConn
     from rota.model.cron import Upcoming
     from rota.model.duration import Duration
     from rota.model.schedule import Timing
     from rota.model.schedule_record import ScheduleRecord
+    from rota.model.task import TaskSpec
 else:  # each is loaded by the first who asks for it: a command needs one noun of many
+    enqueue = Lazy("rota.control.enqueue")
     schedule_views = Lazy("rota.control.schedule_views")
     schedules = Lazy("rota.control.schedules")
 
@@ -57,8 +59,8 @@ class SchedulePlane(Plane):
     async def create_schedule(self, name: str, task: str, timing: Timing, **options: Any) -> ScheduleRecord:
         """Makes a schedule; Conflict if there is one of that name."""
         async with self._changing(RUN) as conn:
-            await self._check_task(conn, task, await self._whole(conn, task, options.get("payload")))
-            record = await self._carry_out(conn, schedules.create(name, task, timing, **options))
+            await self._check_foreign(conn, task, options.get("payload"))
+            record = await self._carry_out(conn, schedules.create(name, task, timing, tasks=self._code_of(task), **options))
             await self._record(conn, "schedules.create", name, task=task, when=timing.describe())
             return record
 
@@ -75,8 +77,8 @@ class SchedulePlane(Plane):
         async with self._changing("schedules.change") as conn:
             label = await _label(conn, name)
             if expect is None and "/" not in label and await self._carry_out(conn, schedule_changes.get_for_change(label)) is None:
-                record = await self._carry_out(conn, schedules.update(label, **changes))
-                await self._check_task(conn, record.task, await self._whole(conn, record.task, record.payload))
+                record = await self._carry_out(conn, schedules.update(label, tasks=self._code_of(label), **changes))
+                await self._check_foreign(conn, record.task, changes.get("payload"))
                 await self._record(conn, "schedules.create", label, task=record.task, when=record.timing.describe())
                 return record
             before = await self._expect_schedule(conn, label, expect)
@@ -84,8 +86,8 @@ class SchedulePlane(Plane):
                 raise Conflict(f"{label} is a recurring row, which its code changes: it can be enabled, disabled and run")
             task, payload = changes.get("task") or before.task, changes.get("payload")
             if task != before.task or payload is not None:
-                await self._check_task(conn, task, await self._whole(conn, task, before.payload if payload is None else payload))
-            record = await self._carry_out(conn, schedules.update(label, clear=clear, **changes))
+                await self._check_foreign(conn, task, before.payload if payload is None else payload)
+            record = await self._carry_out(conn, schedules.update(label, tasks=self._code_of(task), clear=clear, **changes))
             await self._record(conn, "schedules.update", label, changed=sorted({*changes, *clear}))
             return record
 
@@ -145,10 +147,15 @@ class SchedulePlane(Plane):
         check_version(record, expect, f"schedule {label!r}")
         return record
 
-    async def _whole(self, conn: AsyncConn, task: str, payload: Any) -> dict[str, Any]:
-        """What jobs of a schedule have: the task's default payload, with the schedule's own over it."""
-        known = "{}" if task in self._app.tasks else await tasks_read.stored_default(conn, task)  # code knows its own default
-        return {**json.loads(known), **(payload or {})}
+    def _code_of(self, task: str) -> Mapping[str, TaskSpec] | None:
+        """The tasks of the code at hand, if this is one of them."""
+        return self._app.tasks if task in self._app.tasks else None
+
+    async def _check_foreign(self, conn: AsyncConn, task: str, payload: Mapping[str, Any] | None) -> None:
+        """Refuses what jobs of another application's task could not run with: its default payload, with this over it."""
+        if task not in self._app.tasks:
+            default = json.loads(await tasks_read.stored_default(conn, task))
+            await enqueue.check_task(conn, task, {**default, **(payload or {})})
 
 
 def _decides_what_runs(changes: Collection[str]) -> bool:

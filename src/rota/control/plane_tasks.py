@@ -78,9 +78,9 @@ class TaskPlane(Plane):
         """Stores a job with exactly this payload; its id, and whether it is new: another may have its key."""
         async with self._changing(RUN) as conn:
             if (spec := self._app.tasks.get(task)) is not None:
-                payload = json.loads(spec.payload.encode_json(payload))  # as its code stores it: secrets are encrypted
+                payload = json.loads(spec.payload.encode_json(payload))  # as its code reads it
             else:
-                await self._check_task(conn, task, payload)
+                await enqueue.check_task(conn, task, dict(payload))
             id, is_new = await enqueue.enqueue(conn, task, dict(payload), triggered_by=self.actor.as_trigger(), **options)
             if is_new:
                 await self._record(conn, "jobs.enqueue", id, task=task)
@@ -111,7 +111,7 @@ class TaskPlane(Plane):
             self.require(RUN)
         async with self._changing("tasks.change") as conn:
             await self._expect_task(conn, task, expect)
-            view = await tasks.set_task(conn, task, settings)
+            view = await tasks.set_task(conn, task, settings, tasks=self._app.tasks)
             await self._record(conn, "tasks.update", task, settings=_audited(settings))
             return view
 

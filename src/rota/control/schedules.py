@@ -13,9 +13,11 @@ from uuid import UUID
 
 from rota.db.steps import Steps
 from rota.errors import Conflict, NotFound, UnknownTask, UsageError
+from rota.model.ids import new_id_text
 from rota.model.retry import check_max_attempts
 from rota.model.schedule import Timing, changed
 from rota.model.schedule_record import ScheduleRecord, read_timing
+from rota.model.secret import Record
 from rota.model.task import SYSTEM_PREFIX, TaskSpec, check_priority, check_queue_name
 from rota.store import schedule_changes as store
 from rota.store import schedule_sync, task_sync
@@ -35,10 +37,14 @@ def create(
     queue: str | None = None,
     priority: int | None = None,
     max_attempts: int | None = None,
+    tasks: Mapping[str, TaskSpec] | None = None,
 ) -> Steps[ScheduleRecord]:
-    """A new schedule; Conflict if there is one of that name."""
+    """A new schedule; Conflict if there is one of that name. Where the code of the `tasks` is at hand, its payload must fit it."""
     check_name(name)
-    values = {"name": name, "task": task, "payload": dict(payload or {}), "enabled": enabled, **store.columns(timing)}
+    id, own = new_id_text(), dict(payload or {})
+    if tasks is not None:
+        own = check_task(task, tasks, own, id=id)
+    values = {"id": id, "name": name, "task": task, "payload": own, "enabled": enabled, **store.columns(timing)}
     values |= _checked(queue=queue, priority=priority, max_attempts=max_attempts)
     values["next_run_at"] = timing.first((yield from store.now()))
     record = yield from store.create(values)
@@ -78,7 +84,9 @@ def update(
     if changes:
         raise UsageError(f"unknown settings of a schedule: {', '.join(sorted(changes))}")
     if tasks is not None and (values["task"] != record.task or given is not None):
-        check_task(values["task"], tasks, record.payload if given is None else given)
+        stored = yield from store.stored_payload(name)
+        own = check_task(values["task"], tasks, json.loads(stored) if given is None else given, id=record.id, before=stored)
+        values["payload"] = None if given is None else own
     values["next_run_at"] = timing.replanned(record.timing, record.next_run_at, now)
     if values["enabled"] and not record.enabled and record.strategy != "init":
         yield from store.set_enabled(name, True)  # what it missed meanwhile goes to its ledger
@@ -164,13 +172,18 @@ def check_name(name: str) -> None:
         )
 
 
-def check_task(name: str, tasks: Mapping[str, TaskSpec], payload: Mapping[str, Any]) -> None:
-    """Refuses a schedule whose jobs could not run: of a task that code does not define, or with a payload that does not fit."""
+def check_task(
+    name: str, tasks: Mapping[str, TaskSpec], payload: Mapping[str, Any], *, id: object, before: str = "{}"
+) -> dict[str, Any]:
+    """Refuses a schedule whose jobs could not run: of a task that code does not define, or with a payload that does not fit.
+
+    Return the payload as the schedule of that id stores it, with its secrets sealed.
+    """
     spec = tasks.get(name)
     if spec is None:
         shown = sorted(each for each, known in tasks.items() if not known.system)
         raise UnknownTask(f"there is no task {name!r}: defined are {', '.join(shown) or 'none'}")
-    spec.payload.encode_json({**json.loads(spec.default_payload), **payload})
+    return spec.payload.seal_own(payload, default=spec.default_payload, before=before, record=Record("schedule", str(id)))
 
 
 def unknown(name: str) -> NotFound:
@@ -189,9 +202,7 @@ def _create_for_task(name: str, tasks: Mapping[str, TaskSpec] | None, changes: M
         raise UsageError(f"task {name!r} is {known.strategy} and cannot have times: create a schedule under another name")
     if unsupported := sorted(given.keys() - {"payload", "enabled", "queue", "priority", "max_attempts"}):
         raise UsageError(f"unknown settings of a schedule: {', '.join(unsupported)}")
-    if tasks is not None:
-        check_task(name, tasks, given.get("payload") or {})
-    return (yield from create(name, name, changed(ANY_INTERVAL, **timings), **given))
+    return (yield from create(name, name, changed(ANY_INTERVAL, **timings), **given, tasks=tasks))
 
 
 def _set_recurring(name: str, enabled: bool) -> Steps[ScheduleRecord]:

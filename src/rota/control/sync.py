@@ -16,6 +16,7 @@ from rota.model.definition import TaskRecord, define, define_timing, hash_defini
 from rota.model.limits import NO_LIMITS, QueueLimits
 from rota.model.schedule_record import ScheduleRecord
 from rota.model.task import DEFAULT_APP, TaskSpec
+from rota.model.vault import stand_in
 from rota.store import schedule_sync, task_sync, tasks_read, workers_read
 from rota.store.task_sync import Synced
 
@@ -205,7 +206,7 @@ async def _scan(
         if not is_job and "/" not in label and defaults[task]:  # a schedule's jobs have the task's default payload too
             payload = json.dumps({**defaults[task], **json.loads(payload)})
         try:
-            spec.payload.decode(payload)
+            spec.payload.decode(stand_in(payload))
         except PayloadError as error:
             payloads.setdefault(task, Misfits(task)).add(label, str(error), is_job=is_job)
 

@@ -16,8 +16,10 @@ from rota.errors import Conflict, NotFound, UsageError, did_you_mean
 from rota.model.capped import Capped
 from rota.model.definition import TaskRecord, override_name, read_overrides
 from rota.model.filters import check_text
+from rota.model.secret import Record
 from rota.model.task import TaskSpec
 from rota.model.task_meta import parse_field
+from rota.model.vault import records_of
 from rota.store import task_sync, tasks_read, workers_read
 from rota.store.tasks_read import TaskLine
 
@@ -111,7 +113,9 @@ async def disable_task(conn: AsyncConn, name: str, *, reason: str | None = None,
     return await _set_enabled(conn, name, False, user, reason)
 
 
-async def set_task(conn: AsyncConn, name: str, settings: Mapping[str, Any]) -> TaskView:
+async def set_task(
+    conn: AsyncConn, name: str, settings: Mapping[str, Any], *, tasks: Mapping[str, TaskSpec] | None = None
+) -> TaskView:
     """Overrules what code says of a task: max_concurrency, rate, key_concurrency, key_rate, max_attempts, timeout, retry.base,
     retry.cap, retry.jitter, retention_days, retention_count, default_payload. None is no limit, or what holds for all tasks.
     Deploys leave it so."""
@@ -119,7 +123,13 @@ async def set_task(conn: AsyncConn, name: str, settings: Mapping[str, Any]) -> T
         raise UsageError("nothing to set: name at least one setting, such as max_concurrency=5")
     await get_task(conn, name)
     if "default_payload" in settings and isinstance(settings["default_payload"], Mapping):
-        await check_task(conn, name, dict(settings["default_payload"]))
+        given = dict(settings["default_payload"])
+        if tasks is not None and name in tasks:
+            before = await tasks_read.stored_default(conn, name)
+            own = tasks[name].payload.seal_own(given, default="{}", before=before, record=Record("task", name))
+            settings = {**settings, "default_payload": own}
+        else:
+            await check_task(conn, name, given)
 
     def steps() -> Steps[bool]:
         record = yield from task_sync.get_stored(name)
@@ -167,7 +177,7 @@ async def trigger(
         raise Conflict(f"task {name!r} cannot be triggered: no code has it any more; deploy the code that has it")
     merged = {**json.loads(await tasks_read.stored_default(conn, name)), **(payload or {})}
     if tasks is not None and name in tasks:
-        merged = json.loads(tasks[name].payload.encode_json(merged))
+        merged = json.loads(tasks[name].payload.encode_json(merged, records_of(name)))
     triggered_by = {"kind": "manual", **({"user": user} if user else {})}
     id, _ = await enqueue(conn, name, merged, triggered_by=triggered_by, **options)
     return id

@@ -114,12 +114,13 @@ class Executor:
     async def _perform(self, slot: Slot, run: Run, spec: TaskSpec) -> Any:
         if spec.isolate or run.crashes:
             return await self._isolated(slot, run, spec)
-        arguments = spec.payload.decode(run.payload) if run.payload != "{}" else {}
+        records = run.records if spec.payload.has_secrets else None
+        arguments = spec.payload.decode(run.payload, records) if run.payload != "{}" else {}
         # A copy per job: what one handler leaves in context variables, the next one does not find there.
         variables = copy_context()
         variables.run(current_run.set, run)
-        if spec.payload.has_secrets:
-            run.secrets = SecretsOf(partial(spec.payload.decode, run.payload))
+        if records is not None:
+            run.secrets = SecretsOf(partial(spec.payload.decode, run.payload, records))
             variables.run(know_secrets, run.secrets)
         call: Callable[..., Any] = spec.handler
         if spec.is_async:

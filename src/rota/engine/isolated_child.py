@@ -175,7 +175,7 @@ class Performer:
         variables.run(current_run.set, run)
         run.book = self._book
         try:
-            arguments = spec.payload.decode(run.payload)
+            arguments = spec.payload.decode(run.payload, run.records)
             if spec.payload.has_secrets:
                 run.secrets = find_secrets(arguments)
                 variables.run(know_secrets, run.secrets)

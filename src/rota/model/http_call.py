@@ -19,8 +19,9 @@ from rota.model.duration import Duration, parse_duration
 from rota.model.retry import Retry
 from rota.model.roundtrip import show
 from rota.model.secret import Concealed, ConcealedStr
+from rota.model.vault import CALL
 
-TASK = "http_call"
+TASK = CALL
 ADVICE = "write it as https://host/path"
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]

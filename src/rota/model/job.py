@@ -16,6 +16,7 @@ from rota.model.options import JOB_HINTS, refuse_unknown
 from rota.model.retry import Retry, check_max_attempts
 from rota.model.roundtrip import has_nul, show
 from rota.model.task import TaskSpec, check_priority, check_queue_name
+from rota.model.vault import hide_drafts
 
 OnParentFailure = Literal["cancel", "fail", "ignore"]
 
@@ -139,7 +140,8 @@ class NewJob:
         return self
 
     def __repr__(self) -> str:
-        return f"NewJob({self.settings.task} {self.payload if len(self.payload) <= 80 else self.payload[:80] + '…'})"
+        payload = hide_drafts(self.payload)
+        return f"NewJob({self.settings.task} {payload if len(payload) <= 80 else payload[:80] + '…'})"
 
 
 def parent_id(parent: Parent | NewJob) -> str:

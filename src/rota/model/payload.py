@@ -15,8 +15,9 @@ from typing_extensions import TypedDict
 from rota.errors import PayloadError, UsageError, did_you_mean
 from rota.model.options import is_job_option
 from rota.model.roundtrip import difference, has_nul, is_plain, show
-from rota.model.secret import MARK, check_key, needs_key
+from rota.model.secret import MARK, NO_KEY, Record, check_key, find_secrets, may_store, needs_key
 from rota.model.signature import Parameter, read_signature
+from rota.model.vault import Records, carry_over, open_payload, seal_payload
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 
@@ -76,10 +77,15 @@ class PayloadSchema:
             self._refuse_rounding(given, value, [name for name in given if type(given[name]) is int])
         return self._to_text(value)
 
-    def encode_json(self, payload: str | bytes | Mapping[str, Any]) -> str:
-        """The payload of a call with JSON values, converted to the types of the signature where JSON has none."""
+    def encode_json(self, payload: str | bytes | Mapping[str, Any], records: Records | None = None) -> str:
+        """The payload of a call with JSON values, converted to the types of the signature where JSON has none.
+
+        With `records` it may have secrets that are stored in one of these.
+        """
         try:
             text = payload if isinstance(payload, str | bytes) else json.dumps(payload, allow_nan=False)
+            if records is not None and self.has_secrets and isinstance(text, str):
+                text = open_payload(text, records, self.task)
             return self._to_text(self._load(text))
         except ValidationError as error:
             self._refuse(error)
@@ -90,14 +96,40 @@ class PayloadSchema:
                 raise
             raise PayloadError(f"{self.task}: the payload is not JSON: {error}") from error
 
+    def seal_own(self, given: Mapping[str, Any], *, default: str, before: str, record: Record) -> dict[str, Any]:
+        """Return the members of a payload as a schedule or a task's settings store them in this record, secrets sealed.
+
+        With the `default` for the rest they must fit the signature. `before` is what is stored there now, of which `[redacted]`
+        keeps a secret.
+        """
+        text, lost = carry_over(before, json.dumps(given), self.task)
+        if lost:
+            raise PayloadError(
+                f"{self.task}: {', '.join(lost)} cannot be kept, because the URL has another origin: give these secrets again"
+            )
+        own, rest = json.loads(text), json.loads(default)
+        records = {"task": Record("task", self.task), record.kind: record}
+        whole = json.loads(self.encode_json({**rest, **own}, records))
+        if not self.has_secrets:
+            return dict(given)
+        by_alias = not own.keys() <= whole.keys()
+        kept = {name: value for name, value in whole.items() if name in own or (by_alias and name not in rest)}
+        sealed: dict[str, Any] = json.loads(seal_payload(json.dumps(kept), record, self.task))
+        return sealed
+
     def pick(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """What this task has parameters for."""
         if self.json_schema["additionalProperties"]:
             return payload
         return {name: value for name, value in payload.items() if name in self.json_schema.get("properties", {})}
 
-    def decode(self, text: str) -> dict[str, Any]:
-        """The handler's keyword arguments; PayloadError when `text` does not fit the signature."""
+    def decode(self, text: str, records: Records | None = None) -> dict[str, Any]:
+        """The handler's keyword arguments; PayloadError when `text` does not fit the signature.
+
+        With `records` it may have secrets that are stored in one of these.
+        """
+        if records is not None and self.has_secrets:
+            text = open_payload(text, records, self.task)
         try:
             value = self._load(text)
         except ValidationError as error:
@@ -131,8 +163,11 @@ class PayloadSchema:
         return given[name]
 
     def _to_text(self, value: Any) -> str:
-        if self.has_secrets and needs_key(value):
-            check_key(self.task)
+        if self.has_secrets:
+            if needs_key(value):
+                check_key(self.task)
+            elif not may_store(key_needed=False) and find_secrets(value):
+                raise PayloadError(f"{self.task}: its secrets cannot be stored: {NO_KEY}")
         try:
             raw = self._dump(value, by_alias=True, warnings=False)
         except RecursionError:

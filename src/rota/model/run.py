@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from rota.model.vault import Records, records_of
+
 
 class Book(Protocol):
     """Keeps what a run's handler says."""
@@ -116,6 +118,13 @@ class Run:
     def queued_at(self) -> datetime:
         """When the job was enqueued, to the millisecond: its id says so, and no claim has to carry it."""
         return datetime.fromtimestamp((int(self.id[:8], 16) << 16 | int(self.id[9:13], 16)) / 1000, UTC)
+
+    @property
+    def records(self) -> Records:
+        """The records that secrets in its payload may have been sealed for."""
+        if not self.details:
+            return records_of(self.task, job=self.id)
+        return records_of(self.task, job=self.id, owner=self.details["owner"], schedule=self.details["schedule_id"])
 
     @property
     def is_scheduled(self) -> bool:

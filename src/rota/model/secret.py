@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
+from secrets import token_hex
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -30,10 +31,12 @@ NO_KEY = (
 ELSEWHERE = "was sealed for another record, owner, field or origin"
 _KIND = re.compile(r"[a-z0-9_]{1,30}")
 _NONCE = bytes(12)
-_WRAPPED = 40  # bytes of a wrapped data key
+_WRAPPED = 48  # bytes of a wrapped data key
 
-PREFIX = "rota-secret:1:"
-OPEN_PREFIX = "rota-open:1:"  # of what is not encrypted, since there is no key: encoded, so that nobody reads it by accident
+# Of a secret in a payload that is not stored yet. It is new with each process: what another process has written, or a caller makes
+# up, is never taken for one. rota.job_payload refuses to store it.
+DRAFT = f"rota-draft-{token_hex(8)}:"
+
 MARK = "x-rota-secret"  # in the JSON schema of such a field
 
 _SECRET = (SecretStr, SecretBytes)
@@ -57,28 +60,10 @@ def use_keys(keys: str | None, *, required: bool = False) -> None:
 
 
 def check_key(task: str) -> None:
-    """Refuses a job with a secret where there is no key to store it with."""
+    """Raise PayloadError for a job with a secret where there is no key to encrypt it with."""
     if not _keys:
-        raise PayloadError(
-            f"{task}: a Secret needs a key to be stored: set ROTA_SECRETS_KEY, or key under [secrets] in rota.toml, "
-            "to at least 32 random characters (`openssl rand -hex 32`), for workers too"
-        )
+        raise PayloadError(f"{task}: a Secret cannot be stored: {NO_KEY}")
     _cipher(_keys[0])
-
-
-def conceal(value: str) -> str:
-    """A value as it is stored that nobody should come across: encrypted where there is a key, else only encoded."""
-    return encrypt(value) if _keys else OPEN_PREFIX + base64.urlsafe_b64encode(value.encode()).decode()
-
-
-def reveal(text: str) -> str:
-    """What `conceal` was given; text that it has not made is what it is."""
-    if text.startswith(OPEN_PREFIX):
-        try:
-            return base64.b64decode(text.removeprefix(OPEN_PREFIX), b"-_", validate=True).decode()
-        except ValueError:
-            raise ValueError("is not a stored value, although it begins like one") from None
-    return decrypt(text) if text.startswith(PREFIX) else text
 
 
 class Record(NamedTuple):
@@ -139,7 +124,7 @@ def write_token(value: str, record: Record, field: str, origin: str = "") -> str
     key = _keys[0]
     # Derived from what it encrypts, so that no two values share a data key; then a constant nonce is safe.
     data_key = hmac.digest(_derived(key, "data"), bound + b"\0" + plain, "sha256")
-    sealed = _wrap(_derived(key, "wrap"), data_key) + _aead(data_key).encrypt(_NONCE, plain, bound)
+    sealed = _cipher(key).encrypt(data_key, None) + _aead(data_key).encrypt(_NONCE, plain, bound)
     return f"{SEALED}{key_id(key)}:{record.kind}:{base64.urlsafe_b64encode(sealed).decode()}"
 
 
@@ -147,6 +132,8 @@ def read_token(text: str, record: Record, field: str, origin: str = "") -> str:
     """Return the secret of a token. ValueError says why it cannot be read, as what follows "it"."""
     try:
         if text.startswith(OPEN):
+            if not may_store(key_needed=False):
+                raise ValueError("is not encrypted, which is allowed only where app.env is local")
             kind, _, data = text.removeprefix(OPEN).partition(":")
             raw = base64.b64decode(data, b"-_", validate=True)
             if kind != record.kind or raw[:16] != hashlib.sha256(_binding(record, field, origin)).digest()[:16]:
@@ -173,7 +160,7 @@ def rewrap(text: str) -> str:
     if id == key_id(newest):
         return text
     raw = base64.b64decode(data, b"-_", validate=True)
-    wrapped = _wrap(_derived(newest, "wrap"), _unwrap(_key_of(id), raw[:_WRAPPED]))
+    wrapped = _cipher(newest).encrypt(_unwrap(_key_of(id), raw[:_WRAPPED]), None)
     return f"{SEALED}{key_id(newest)}:{kind}:{base64.urlsafe_b64encode(wrapped + raw[_WRAPPED:]).decode()}"
 
 
@@ -218,58 +205,40 @@ def _aead(data_key: bytes) -> Any:
     return _cryptography()[0](data_key)
 
 
-def _wrap(key: bytes, data_key: bytes) -> bytes:
-    wrapped: bytes = _cryptography()[1](key, data_key)
-    return wrapped
+@lru_cache(16)
+def _cipher(key: str) -> Any:
+    """Return what wraps data keys under a key."""
+    return _cryptography()[1](_derived(key, "wrap") + _derived(key, "wrap mac"))
 
 
 def _unwrap(key: str, wrapped: bytes) -> bytes:
+    cipher = _cipher(key)
     try:
-        data_key: bytes = _cryptography()[2](_derived(key, "wrap"), wrapped)
-    except ConfigError:
-        raise
+        data_key: bytes = cipher.decrypt(wrapped, None)
     except Exception:
         raise ValueError("was changed after it was stored") from None
     return data_key
 
 
 @lru_cache(1)
-def _cryptography() -> tuple[Any, Any, Any]:
+def _cryptography() -> tuple[Any, Any]:
     try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
     except ImportError:
         raise ConfigError(f"secrets need the package cryptography: {how_to_install('secrets')}") from None
-    return AESGCM, aes_key_wrap, aes_key_unwrap
+    return AESGCM, AESSIV
+
+
+def digests(value: bytes) -> list[str]:
+    """Return keyed hashes of a value, one for each key, the newest first; without keys, in `local`, one that has none."""
+    if not _keys:
+        return [hashlib.sha256(value).hexdigest()]
+    return [f"{key_id(key)}:{hmac.digest(_derived(key, 'digest'), value, 'sha256').hex()}" for key in _keys]
 
 
 def _read_settings() -> None:
     settings = load_settings()
     use_keys(settings.secrets.key, required=settings.app.env != "local")
-
-
-def encrypt(value: str) -> str:
-    """A secret as it is stored. The same one is always stored as the same text, or a job's key would not know its payload again."""
-    return PREFIX + base64.urlsafe_b64encode(_cipher(_keys[0]).encrypt(value.encode(), None)).decode()
-
-
-def decrypt(text: str) -> str:
-    """The secret that was stored as this text."""
-    try:
-        raw = base64.urlsafe_b64decode(text.removeprefix(PREFIX))
-    except ValueError:
-        raise ValueError("is not a stored secret, although it begins like one") from None
-    if not _keys:
-        # A process in which one handler is tried alone has its module and no application, which would have brought the keys.
-        use_keys(load_settings().secrets.key)
-    for key in _keys:
-        try:
-            plain: bytes = _cipher(key).decrypt(raw, None)
-        except Exception:  # of another key
-            continue
-        return plain.decode()
-    problem = "none of the keys in secrets.key fits it" if _keys else "no key is set: set ROTA_SECRETS_KEY"
-    raise ValueError(f"was encrypted, and {problem}")
 
 
 class SecretsOf(Collection[str]):
@@ -330,33 +299,33 @@ def _walk(value: Any, depth: int, found: list[SecretStr | SecretBytes]) -> None:
                 _walk(each, depth + 1, found)
 
 
-@lru_cache(16)
-def _cipher(key: str) -> Any:
+def draft(value: str) -> str:
+    """Return a secret as it stands in a payload that is not stored yet. `model/vault.py` replaces drafts by tokens."""
+    return DRAFT + base64.urlsafe_b64encode(value.encode()).decode()
+
+
+def undraft(text: str) -> str:
+    """Return the secret of a draft."""
     try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESSIV
-    except ImportError:
-        raise ConfigError(f"a Secret needs the package cryptography: {how_to_install('secrets')}") from None
-    return AESSIV(hashlib.sha512(b"rota-secret\0" + key.encode()).digest())
+        return base64.b64decode(text.removeprefix(DRAFT), b"-_", validate=True).decode()
+    except ValueError:
+        raise ValueError("is not a secret, although it begins like one") from None
 
 
 def _read(value: Any) -> Any:
-    return decrypt(value) if isinstance(value, str) and value.startswith(PREFIX) else value
+    if not isinstance(value, str):
+        return value
+    if value.startswith((SEALED, OPEN)):
+        raise ValueError("is a stored secret, which only its own record can read: give the secret itself")
+    return undraft(value) if value.startswith(DRAFT) else value
 
 
 def _write(value: SecretStr) -> str:
-    return encrypt(value.get_secret_value())
+    return draft(value.get_secret_value())
 
 
 class ConcealedStr(SecretStr):
-    """A secret that is stored without a key, too."""
-
-
-def _reveal(value: Any) -> Any:
-    return reveal(value) if isinstance(value, str) else value
-
-
-def _conceal(value: SecretStr) -> str:
-    return conceal(value.get_secret_value())
+    """A secret that is stored without a key, too, where `app.env` is `local`."""
 
 
 def _mark(schema: dict[str, Any]) -> None:
@@ -373,8 +342,8 @@ Secret = Annotated[
 
 Concealed = Annotated[
     ConcealedStr,
-    BeforeValidator(_reveal),
-    PlainSerializer(_conceal, return_type=str, when_used="json"),
+    BeforeValidator(_read),
+    PlainSerializer(_write, return_type=str, when_used="json"),
     Field(json_schema_extra=_mark),
 ]
-"""The same, for what may be stored where there is no key: encrypted if there is one."""
+"""The same, for what may be stored without a key where `app.env` is `local`."""

@@ -14,6 +14,7 @@ from rota.model.limits import check_concurrency
 from rota.model.payload import PayloadSchema
 from rota.model.retry import Retry
 from rota.model.schedule import Timing
+from rota.model.vault import records_of
 
 TaskStrategy = Literal["on_demand", "cron", "interval", "init", "event", "recurring"]
 
@@ -159,7 +160,7 @@ def check_schedule(spec: TaskSpec) -> None:
     if not isinstance(spec.schedule, Timing):
         raise UsageError(f"schedule={spec.schedule!r} of task {spec.name!r} is not a schedule: give cron(...), every(...) or init")
     try:
-        spec.payload.encode_json(spec.default_payload)
+        spec.payload.encode_json(spec.default_payload, records_of(spec.name))
     except UsageError as error:
         raise UsageError(
             f"task {spec.name!r} has a schedule, so its parameters need defaults, or it a default_payload: {error}"

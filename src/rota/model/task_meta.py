@@ -13,7 +13,9 @@ from rota.errors import UsageError
 from rota.model.filters import check_text
 from rota.model.limits import check_concurrency, check_concurrency_key, parse_rate
 from rota.model.options import TASK_HINTS, refuse_unknown
+from rota.model.secret import Record
 from rota.model.task import FieldValue, TaskSpec
+from rota.model.vault import seal_payload
 
 MAX_DESCRIPTION = 1000
 MAX_TAGS = 20
@@ -196,6 +198,6 @@ def _read_docstring(handler: Callable[..., Any]) -> str:
 
 def _read_payload(spec: TaskSpec, payload: Mapping[str, Any]) -> str:
     try:
-        return spec.payload.encode_json(payload)
+        return seal_payload(spec.payload.encode_json(payload), Record("task", spec.name), spec.name)
     except UsageError as error:
         raise type(error)(f"default_payload of task {spec.name!r} does not fit its handler: {error}") from None

@@ -14,6 +14,8 @@ from rota.errors import DuplicateKey, KeyReused, ParentFailed, ParentNotFound
 from rota.model.batch import Batch, kept
 from rota.model.ids import new_id_text
 from rota.model.job import Enqueued, JobSettings, NewJob
+from rota.model.secret import DRAFT, Record
+from rota.model.vault import payload_digests, seal_payload
 
 SQL = queries.load("jobs")
 _INSERT_PLAIN = SQL["jobs_insert_plain"]
@@ -34,7 +36,7 @@ def insert(job: NewJob) -> Steps[Enqueued]:
     settings = job.settings
     id = new_id_text()
     if (row := _plain_row(settings)) is not None:
-        yield Query(_INSERT_PLAIN, (id, job.payload, *row), rows=False)
+        yield Query(_INSERT_PLAIN, (id, _sealed(id, job), *row), rows=False)
         return Enqueued(id)
     if settings.key is None and not settings.parents:
         yield Query(SQL["jobs_insert"], (f"[{_as_object(id, job, ())}]",), rows=False)
@@ -93,6 +95,13 @@ def _judge(settings: JobSettings, id: str, outcome: str) -> Enqueued:
     )
 
 
+def _sealed(id: str, job: NewJob) -> str:
+    """The payload as it is stored under this id."""
+    if DRAFT not in job.payload:
+        return job.payload
+    return seal_payload(job.payload, Record("job", id, job.settings.owner or ""), job.settings.task)
+
+
 def _fields(settings: JobSettings) -> dict[str, Any]:
     """What all jobs with these settings have in common, as text and numbers."""
     fields = {
@@ -140,8 +149,11 @@ def _as_array(batch: Batch, piece: list[int]) -> str:
 
 def _as_object(id: str, job: NewJob, parents: Iterable[str]) -> str:
     waits_for = ",".join([f'"{parent}"' for parent in parents])
+    # Secrets are sealed for each job anew, so a repetition of it is known by their digests.
+    digests = payload_digests(job.payload) if job.settings.key is not None else None
+    known = "" if digests is None else f'"digests":{json.dumps(digests)},'
     # The payload goes in as the text it is, and the type json keeps it so.
-    return f'{{"id":"{id}","payload":{job.payload},"parents":[{waits_for}],{_json_fields(job.settings)}}}'
+    return f'{{"id":"{id}","payload":{_sealed(id, job)},"parents":[{waits_for}],{known}{_json_fields(job.settings)}}}'
 
 
 @lru_cache(maxsize=256)  # a task's settings are the same for job after job
@@ -179,7 +191,7 @@ def _copy_pieces(batch: Batch, copied: Iterable[int], ends: dict[int, str]) -> I
     size = 0
     for at in copied:
         job = jobs[at]
-        payload = job.payload
+        payload = _sealed(ids[at], job)
         if "\\" in payload:
             payload = payload.replace("\\", "\\\\")
         lines.append(f"{ids[at]}\t{payload}{ends[id(job.settings)]}")

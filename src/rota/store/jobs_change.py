@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -23,6 +23,16 @@ class Edit:
     payload: dict[str, Any]
     edited_at: datetime
     edited_by: dict[str, Any]
+
+
+class StoredPayload(NamedTuple):
+    """A job's payload as it is stored, with its secrets, and what it would be with some changes."""
+
+    task: str
+    owner: str | None
+    schedule_id: UUID | None
+    text: str
+    changed: str
 
 
 async def wait_briefly(conn: AsyncConn) -> None:
@@ -71,9 +81,10 @@ async def is_new(conn: AsyncConn, id: UUID) -> bool:
     return await (await conn.execute(SQL["jobs_change_is_new"], {"id": id})).fetchone() == (True,)
 
 
-async def read_payload(conn: AsyncConn, id: UUID, *, changes: str) -> tuple[str, str, str] | None:
-    """A job's task, its payload as it is stored, and the payload with these changes; None where there is no such job."""
-    return await (await conn.execute(SQL["jobs_change_read_payload"], {"id": id, "changes": changes})).fetchone()
+async def read_payload(conn: AsyncConn, id: UUID, *, changes: str) -> StoredPayload | None:
+    """Return what a job was enqueued with as it is stored, and with these changes; None where there is no such job."""
+    row = await (await conn.execute(SQL["jobs_change_read_payload"], {"id": id, "changes": changes})).fetchone()
+    return None if row is None else StoredPayload(*row)
 
 
 async def edit(conn: AsyncConn, id: UUID, *, payload: str, editor: str, expected: str | None) -> str | None:

@@ -44,6 +44,13 @@ class JobSummary:
     last_run_at: datetime | None = None  # when the open or last attempt began
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditedJob(JobSummary):
+    """A job after an edit."""
+
+    dropped_secrets: list[str]  # fields that have lost their secret, since the URL has another origin: give these anew
+
+
 @dataclass(frozen=True, slots=True)
 class JobRecord:
     """A job with everything that is known about it."""

@@ -50,6 +50,12 @@ def get_for_change(name: str) -> Steps[tuple[ScheduleRecord, datetime] | None]:
     return (ScheduleRecord.from_json(rows[0][0]), datetime.fromisoformat(rows[0][1])) if rows else None
 
 
+def stored_payload(name: str) -> Steps[str]:
+    """The payload of a schedule as JSON text, with its secrets as they are stored."""
+    [[text]] = yield Query(SQL["schedule_stored_payload"], (name,))
+    return str(text)
+
+
 def lock_key(task: str, key: str) -> Steps[None]:
     """Lets nobody else change a recurring row until the transaction ends."""
     yield Query(SQL["recurring_lock"], (task, key))

@@ -12,7 +12,7 @@ from rota.control.service import Bulk, JobDetail, JobPage
 from rota.model.capped import Capped
 from rota.model.filters import JobFilter
 from rota.server.paging import decode_cursor, encode_cursor
-from rota.store.jobs_read import JobSummary
+from rota.store.jobs_read import EditedJob, JobSummary
 
 
 class RemoteJobs(Remote):
@@ -48,9 +48,9 @@ class RemoteJobs(Remote):
 
     async def edit_and_retry(
         self, id: UUID, payload: Mapping[str, Any] | None = None, *, changes: Mapping[str, Any] | None = None
-    ) -> JobSummary:
+    ) -> EditedJob:
         """Retries a job with another payload, or with some of it changed."""
-        return self._post(JobSummary, "jobs", id, "edit", body=given(payload=payload, changes=changes))
+        return self._post(EditedJob, "jobs", id, "edit", body=given(payload=payload, changes=changes))
 
     async def retry_many(self, filter: JobFilter, *, progress: Callable[[Bulk], None] | None = None) -> Bulk:
         """Retries every job that matches, by default the failed ones."""

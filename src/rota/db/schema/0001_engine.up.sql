@@ -24,7 +24,8 @@ $$;
 CREATE DOMAIN rota.job_state AS text CONSTRAINT job_state CHECK (VALUE IN ('waiting', 'delayed', 'held', 'queued', 'running'));
 CREATE DOMAIN rota.job_run_at AS timestamptz
     CONSTRAINT job_run_at CHECK (VALUE BETWEEN '1970-01-01' AND '9999-12-31');  -- what every client can read
-CREATE DOMAIN rota.job_payload AS json CONSTRAINT job_payload CHECK (json_typeof(VALUE) = 'object');
+CREATE DOMAIN rota.job_payload AS json CONSTRAINT job_payload CHECK (json_typeof(VALUE) = 'object')
+    CONSTRAINT job_payload_sealed CHECK (strpos(VALUE::text, '"rota-draft-') = 0);  -- a secret that was not encrypted (model/secret.py)
 CREATE DOMAIN rota.job_forgiven AS bigint CONSTRAINT job_forgiven CHECK (VALUE >= 0);
 CREATE DOMAIN rota.job_max_attempts AS integer CONSTRAINT job_max_attempts CHECK (VALUE BETWEEN 1 AND 1000);
 CREATE DOMAIN rota.job_crashes AS smallint CONSTRAINT job_crashes CHECK (VALUE >= 0);

@@ -346,12 +346,12 @@ CREATE FUNCTION rota.insert_job(
     new_delay interval, new_max_attempts integer, new_timeout interval, new_retry json, new_key text, new_key_ttl interval,
     new_owner text, new_triggered_by json, parents uuid[], new_on_parent_failure text,
     new_schedule uuid DEFAULT NULL, new_scheduled_for timestamptz DEFAULT NULL, new_limited boolean DEFAULT false,
+    new_digests text[] DEFAULT NULL,
     OUT job_id uuid, OUT outcome text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     due timestamptz := coalesce(new_run_at, rota.now() + coalesce(new_delay, interval '0'));
-    hash text;
     pending integer := 0;
     known record;
 BEGIN
@@ -360,7 +360,7 @@ BEGIN
         SELECT p.pending, p.culprit, p.refusal INTO pending, job_id, outcome FROM rota.lock_parents(parents, new_on_parent_failure) p;
         IF outcome IS NOT NULL THEN
             -- Who asks again, not knowing that it worked the first time, gets that job, whatever became of its parents since.
-            SELECT k.job_id, CASE WHEN k.payload_hash = md5(new_payload::jsonb::text) THEN 'existing' ELSE 'key_reused' END AS outcome
+            SELECT k.job_id, CASE WHEN k.payload_hash = ANY (coalesce(new_digests, ARRAY[md5(new_payload::jsonb::text)])) THEN 'existing' ELSE 'key_reused' END AS outcome
             INTO known FROM rota.job_key k
             WHERE k.task = new_task AND k.key = new_key AND k.owner = coalesce(new_owner, '')
               AND (k.expires_at > rota.now() OR EXISTS (SELECT FROM rota.job j WHERE j.id = k.job_id));
@@ -374,15 +374,15 @@ BEGIN
     END IF;
 
     IF new_key IS NOT NULL THEN
-        -- jsonb, so that the same payload from Python and from SQL has the same hash.
-        hash := md5(new_payload::jsonb::text);
+        -- jsonb, so that the same payload from Python and from SQL has the same hash. One with secrets has digests, the newest key's first.
+        new_digests := coalesce(new_digests, ARRAY[md5(new_payload::jsonb::text)]);
         INSERT INTO rota.job_key AS k (owner, task, key, job_id, payload_hash, expires_at)
-        VALUES (coalesce(new_owner, ''), new_task, new_key, new_id, hash, rota.now() + new_key_ttl)
+        VALUES (coalesce(new_owner, ''), new_task, new_key, new_id, new_digests[1], rota.now() + new_key_ttl)
         ON CONFLICT (task, key, owner) DO UPDATE
             SET job_id = excluded.job_id, payload_hash = excluded.payload_hash, expires_at = excluded.expires_at
             WHERE k.expires_at <= rota.now() AND NOT EXISTS (SELECT FROM rota.job j WHERE j.id = k.job_id);
         IF NOT FOUND THEN
-            SELECT k.job_id, CASE WHEN k.payload_hash = hash THEN 'existing' ELSE 'key_reused' END INTO job_id, outcome
+            SELECT k.job_id, CASE WHEN k.payload_hash = ANY (new_digests) THEN 'existing' ELSE 'key_reused' END INTO job_id, outcome
             FROM rota.job_key k WHERE k.task = new_task AND k.key = new_key AND k.owner = coalesce(new_owner, '');
             RETURN;
         END IF;

@@ -30,7 +30,7 @@ BEGIN
         SELECT string_agg(quote_ident(p.key), ', ') INTO missing
         FROM json_each(of_schema -> 'properties') AS p
         WHERE strpos(p.value::text, 'x-rota-secret') > 0 AND jsonb_path_exists(
-            payload -> p.key, '$.** ? (@.type() == "string" && !(@ starts with "rota-secret:1:"))');
+            payload -> p.key, '$.** ? (@.type() == "string" && !(@ starts with "rota-secret:" || @ starts with "rota-open:"))');
         IF missing IS NOT NULL THEN
             RAISE EXCEPTION 'payload of "%" has a secret that is not encrypted: %', of_task, missing USING ERRCODE = 'RT422',
                 HINT = 'Only the application can encrypt it: do this where its code is at hand.';
@@ -44,7 +44,8 @@ CREATE FUNCTION rota.enqueue(
     task text, payload jsonb DEFAULT '{}', queue text DEFAULT NULL, priority integer DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, delay interval DEFAULT NULL, key text DEFAULT NULL, key_ttl interval DEFAULT '1 day',
     strict boolean DEFAULT false, max_attempts integer DEFAULT NULL, timeout interval DEFAULT NULL, owner text DEFAULT NULL,
-    parents uuid[] DEFAULT '{}', on_parent_failure text DEFAULT 'cancel', triggered_by json DEFAULT NULL
+    parents uuid[] DEFAULT '{}', on_parent_failure text DEFAULT 'cancel', triggered_by json DEFAULT NULL,
+    id uuid DEFAULT NULL, digests text[] DEFAULT NULL  -- of a job with secrets, which are sealed for this id
 ) RETURNS uuid LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -71,10 +72,11 @@ BEGIN
             HINT = 'run_at is from 1970 to 9999, delay from 0 to 3660 days; a small priority puts a job first in line.';
     END IF;
     SELECT * INTO made FROM rota.insert_job(
-        rota.uuid7(), task, payload::json, coalesce(queue, t.queue), coalesce(priority, t.priority), run_at, delay,
+        coalesce(id, rota.uuid7()), task, payload::json, coalesce(queue, t.queue), coalesce(priority, t.priority), run_at, delay,
         coalesce(max_attempts, t.max_attempts), timeout, NULL, key, key_ttl, owner,
         coalesce(triggered_by, json_build_object('kind', 'sql', 'user', session_user)), parents, on_parent_failure,
-        new_limited => t.limited OR EXISTS (SELECT FROM rota.queue q WHERE q.name = coalesce(enqueue.queue, t.queue) AND q.limited));
+        new_limited => t.limited OR EXISTS (SELECT FROM rota.queue q WHERE q.name = coalesce(enqueue.queue, t.queue) AND q.limited),
+        new_digests => digests);
     IF made.outcome = 'key_reused' THEN
         RAISE EXCEPTION 'key "%" of task "%" belongs to job % with another payload', key, task, made.job_id USING ERRCODE = 'RT409';
     ELSIF made.outcome = 'existing' AND strict THEN

@@ -31,11 +31,11 @@ SELECT made.job_id::text, made.outcome
 FROM json_to_recordset(%s::text::json) AS j (
          id uuid, payload json, task text, queue text, priority integer, run_at timestamptz, delay interval,
          max_attempts integer, timeout interval, retry json, key text, key_ttl interval, owner text, triggered_by json,
-         parents uuid[], on_parent_failure text, limited boolean)
+         parents uuid[], on_parent_failure text, limited boolean, digests text[])
      CROSS JOIN LATERAL rota.insert_job(
          j.id, j.task, j.payload, j.queue, j.priority, j.run_at, j.delay, j.max_attempts, j.timeout, j.retry, j.key,
          j.key_ttl, j.owner, j.triggered_by, j.parents, j.on_parent_failure,
-         new_limited => coalesce(j.limited, false)) AS made
+         new_limited => coalesce(j.limited, false), new_digests => j.digests) AS made
 
 -- name: jobs_now
 -- The clock that decides what is due, in microseconds; it stands still throughout a transaction.

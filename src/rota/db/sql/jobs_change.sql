@@ -28,7 +28,8 @@ SELECT t.id, rota.cancel_job(t.id, %(reason)s) FROM (SELECT unnest(%(ids)s::uuid
 SELECT rota.enqueue(
     task => %(task)s, payload => %(payload)s::jsonb, queue => %(queue)s, priority => %(priority)s, run_at => %(run_at)s,
     delay => %(delay)s, key => %(key)s, strict => %(strict)s, max_attempts => %(max_attempts)s, timeout => %(timeout)s,
-    parents => %(parents)s::uuid[], on_parent_failure => %(on_parent_failure)s, triggered_by => %(triggered_by)s)
+    parents => %(parents)s::uuid[], on_parent_failure => %(on_parent_failure)s, triggered_by => %(triggered_by)s,
+    id => %(id)s, digests => %(digests)s)
 
 -- name: jobs_change_is_new
 -- Whether the job came into being in this transaction, whose time is the same throughout.
@@ -36,12 +37,12 @@ SELECT created_at = rota.now() FROM rota.job WHERE id = %(id)s
 
 -- name: jobs_change_read_payload
 -- Of a job, live or finished, as it is stored, with the changes to its members, if any: each of the others stays as it was written.
-SELECT j.task, j.payload::text, (
+SELECT j.task, j.owner, j.schedule_id, j.payload::text, (
     SELECT coalesce(json_object_agg(m.key, m.value), '{}')::text
     FROM (SELECT e.key, e.value FROM json_each(j.payload) e WHERE NOT %(changes)s::text::jsonb ? e.key
           UNION ALL SELECT e.key, e.value FROM json_each(%(changes)s::text::json) e) m)
-FROM (SELECT task, payload FROM rota.job WHERE id = %(id)s
-      UNION ALL SELECT task, payload FROM rota.run WHERE job_id = %(id)s AND final) j
+FROM (SELECT task, owner, schedule_id, payload FROM rota.job WHERE id = %(id)s
+      UNION ALL SELECT task, owner, schedule_id, payload FROM rota.run WHERE job_id = %(id)s AND final) j
 
 -- name: jobs_change_edit
 SELECT rota.edit_job(%(id)s, %(payload)s::json, %(editor)s::json, %(expected)s::json)

@@ -13,15 +13,18 @@ SELECT rota.show_schedule(s)::text FROM rota.schedule s WHERE s.task = %s AND s.
 -- name: schedule_get_for_change
 SELECT rota.show_schedule(s)::text, to_json(rota.now()) #>> '{}' FROM rota.schedule s WHERE s.name = %s FOR UPDATE
 
+-- name: schedule_stored_payload
+SELECT s.payload::text FROM rota.schedule s WHERE s.name = %s
+
 -- name: schedule_create
-INSERT INTO rota.schedule AS s (name, task, payload, strategy, cron, every, tz, enabled, next_run_at, queue, priority, max_attempts,
+INSERT INTO rota.schedule AS s (id, name, task, payload, strategy, cron, every, tz, enabled, next_run_at, queue, priority, max_attempts,
                                 misfire, catch_up, overlap, jitter, starts_at, ends_at, start_within, finish_within, definition,
                                 keep_successes)
-SELECT d.name, d.task, d.payload, d.strategy, d.cron, make_interval(secs => d.every), d.tz, d.enabled, d.next_run_at, d.queue,
+SELECT coalesce(d.id, rota.uuid7()), d.name, d.task, d.payload, d.strategy, d.cron, make_interval(secs => d.every), d.tz, d.enabled, d.next_run_at, d.queue,
        d.priority, d.max_attempts, d.misfire, d.catch_up, d.overlap, make_interval(secs => d.jitter), d.starts_at, d.ends_at,
        make_interval(secs => d.start_within), make_interval(secs => d.finish_within), d.definition, coalesce(d.keep_successes, true)
 FROM json_to_record(%s::text::json)
-     AS d (name text, task text, payload json, strategy text, cron text, every float8, tz text, enabled boolean,
+     AS d (id uuid, name text, task text, payload json, strategy text, cron text, every float8, tz text, enabled boolean,
            next_run_at timestamptz, queue text, priority smallint, max_attempts integer, misfire text, catch_up integer, overlap text,
            jitter float8, starts_at timestamptz, ends_at timestamptz, start_within float8, finish_within float8, definition json,
            keep_successes boolean)

@@ -24,7 +24,7 @@ from rota.server.guard import allow
 from rota.server.paging import CursorText, Limit, Page, decode_cursor, decode_id, encode_cursor, next_cursor
 from rota.server.schemas import BulkBody, EditBody, EnqueueBody, JobMatch, JobQuery, ReasonBody, RescheduleBody, problems
 from rota.store.jobs_change import Edit
-from rota.store.jobs_read import JobSummary, Relative
+from rota.store.jobs_read import EditedJob, JobSummary, Relative
 from rota.store.runs_read import RunId, RunLine
 
 WITHIN_S = 1.5  # that one request works on many jobs; then it says how to go on
@@ -208,7 +208,7 @@ async def cancel(control: Changes, id: UUID, body: Annotated[ReasonBody | None, 
 
 
 @router.post("/{id}/edit", operation_id="jobs_edit", summary="Edit and retry a job", responses=problems(404, 409))
-async def edit(control: Annotated[ControlPlane, Depends(allow(RUN))], id: UUID, body: EditBody) -> JobSummary:
+async def edit(control: Annotated[ControlPlane, Depends(allow(RUN))], id: UUID, body: EditBody) -> EditedJob:
     """Retries a job with another payload, which must fit its task. What it was, and who changed it, are kept."""
     return await control.edit_and_retry(id, body.payload, changes=body.changes)
 
