@@ -2385,6 +2385,31 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
+        /** @description A job after an edit. */
+        EditedJob: {
+            /** Format: uuid */
+            id: string;
+            task: string;
+            queue: string;
+            priority: number;
+            state: string;
+            /** Format: date-time */
+            run_at: string;
+            attempt: number;
+            max_attempts: number;
+            worker_id: string | null;
+            key: string | null;
+            cancel_requested_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            finished_at: string | null;
+            error_type: string | null;
+            error: string | null;
+            last_run_at?: string | null;
+            dropped_secrets: string[];
+        };
         /** @description A new job. */
         EnqueueBody: {
             task: string;
@@ -4972,7 +4997,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobSummary"];
+                    "application/json": components["schemas"]["EditedJob"];
                 };
             };
         };

@@ -42,7 +42,7 @@ PASSWORD_HELP = "The environment variable that has the password, or the bearer t
 
 def _run(operation: Callable[[AsyncConn, Settings], Awaitable[T]]) -> T:
     settings = load_settings()
-    use_keys(settings.secrets.key)
+    use_keys(settings.secrets.key, required=settings.app.env != "local")
     return connect(lambda conn: operation(conn, settings))
 
 

@@ -266,6 +266,8 @@ def _change_each(
     for job in jobs:
         asked = done == "canceled" and job.state == "running"
         say(f"job {job.id} {'was asked to stop' if asked else f'{done}, it is {job.state}'}")
+        if dropped := getattr(job, "dropped_secrets", None):
+            say(f"its URL has another origin, so these secrets were dropped: {', '.join(dropped)}. Give them again with --set")
 
 
 def _change_matching(

@@ -37,6 +37,7 @@ COMMANDS = {
     "feeds": "Subscribe to feeds, and read what is in them.",
     "calendars": "Keep pairs of calendars alike.",
     "doctor": "Check database and workers, and name what is wrong.",
+    "secrets": "List the keys that stored secrets need; rotate keys.",
     "config": "Show and change settings.",
     "init": "Write a commented rota.toml, and a first application.",
     "seed": "Make a demo user and a mix of HTTP jobs to look at.",
@@ -45,7 +46,9 @@ COMMANDS = {
 
 
 # They are, start or repair what the API is made of: there is nobody to ask over it.
-ON_DATABASE = frozenset({"dev", "worker", "scheduler", "migrate", "doctor", "demo", "server", "seed", "feeds", "calendars"})
+ON_DATABASE = frozenset(
+    {"dev", "worker", "scheduler", "migrate", "doctor", "demo", "server", "seed", "feeds", "calendars", "secrets"}
+)
 
 
 class Nouns(TyperGroup):

@@ -15,7 +15,11 @@ export function EditDialog({ job, onClose }: { job: Pick<Schema<"JobRecord">, "i
   const [valid, setValid] = useState(true);
   const [review, setReview] = useState(false);
   const form = useApi("/api/admin/forms/{name}", { path: { name: job.task } }, { live: [] });
-  const edit = useAct("post", "/api/admin/jobs/{id}/edit", { done: "Retried with another payload", toastErrors: false });
+  const edit = useAct("post", "/api/admin/jobs/{id}/edit", {
+    done: ({ dropped_secrets: dropped = [] }) =>
+      dropped.length ? `Retried without ${dropped.join(", ")}: the URL has another origin` : "Retried with another payload",
+    toastErrors: false,
+  });
   const same = sameJson(before, payload);
   const formless = form.error !== null;
 

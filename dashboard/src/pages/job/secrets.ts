@@ -3,7 +3,7 @@
 /** What stands in the place of a value that is not shown. */
 export const HIDDEN = "[hidden]";
 
-const SEALED = /^rota-(secret|open):1:/; // as the server stores them
+const SEALED = /^\[redacted\]$|^rota-(secret|open):/; // what the server shows of a stored secret, and what it stores
 const ALWAYS = /passw|passphrase|pwd|secret|private[_-]?key/i;
 const NAMES = /passw|passphrase|pwd|secret|private[_-]?key|token|authorization|cookie|api[_-]?key|access[_-]?key|credential/i;
 const DEEPEST = 50;

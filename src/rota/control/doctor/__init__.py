@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import psycopg
 from psycopg import AsyncConnection
 
-from rota.control.doctor import database, server, work
+from rota.control.doctor import database, secrets, server, work
 from rota.control.doctor.finding import Finding, Level, fail
 from rota.db import queries
 from rota.db.connection import AsyncConn
@@ -29,6 +29,7 @@ SCHEMA_CHECKS = (
     work.workers,
     work.leases,
     work.lineage,
+    secrets.stored_secrets,
 )
 
 

@@ -94,3 +94,6 @@ LIMIT %(limit)s
 -- Jobs that are due: ready, or delayed and not yet moved into line.
 SELECT (SELECT count(*) FROM (SELECT FROM rota.job WHERE state = 'queued' LIMIT %(cap)s + 1) r)
      + (SELECT count(*) FROM (SELECT FROM rota.job WHERE state = 'delayed' AND run_at <= rota.now() LIMIT %(cap)s + 1) d)
+
+-- name: doctor_secret_tasks
+SELECT count(*) FROM rota.task WHERE strpos(payload_schema::text, 'x-rota-secret') > 0
