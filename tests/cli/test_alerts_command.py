@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("O03", "Y05")
 
 @pytest.fixture
 def rota(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Rota:
-    return Rota(dsn, tmp_path, monkeypatch, capsys)
+    return Rota(dsn, tmp_path, monkeypatch, capsys, ROTA_APP_ENV="local")  # where webhooks need no key
 
 
 def fail_one(conn: Conn) -> None:

@@ -15,6 +15,7 @@ from tests.support.wait import PATIENCE_S, until
 
 from rota import Rota
 from rota.server import background
+from rota.server.refusals import RefusalWriter
 
 pytestmark = pytest.mark.req("B02")
 
@@ -93,7 +94,7 @@ async def test_with_jobs_a_worker_runs_them_and_the_timer_does_not_start(
 
     async with serving(app) as server:
         assert server.state.background is not None
-        assert server.state.background.timers == []
+        assert [type(timer) for timer in server.state.background.timers] == [RefusalWriter]
         await until(lambda: live_workers(conn), what="for the worker to register")
         job = await work.aenqueue()
         await until(ran.is_set, what="for the job")

@@ -78,6 +78,7 @@ def add(
             added = await pairs.add(conn, settings, pair, ends[0], ends[1], direction=direction, every=interval, **times)  # type: ignore[arg-type]
             if interval is not None:
                 await _regularly(conn, settings, pair)
+            await control_on(conn).record(conn, "calendars.add", pair, direction=direction, every=every)
             return added
 
     made = _run(operation)
@@ -151,7 +152,13 @@ def sign_in(
     """Set how one signs in to a calendar of a pair."""
     chosen = _side(side)
     word = _password(password, user, chosen)
-    _run(lambda conn, _: pairs.sign_in(conn, pair, chosen, user=user, password=word))
+
+    async def operation(conn: AsyncConn, _: Settings) -> None:
+        async with conn.transaction():
+            await pairs.sign_in(conn, pair, chosen, user=user, password=word)
+            await control_on(conn).record(conn, "calendars.sign_in", pair, side=chosen, user=user)
+
+    _run(operation)
     who = f"as {user}" if user else "with a token" if word else "by nobody"
     say(f"the {chosen} calendar of {pair} is signed in to {who} from now on")
 
@@ -165,6 +172,7 @@ def remove(pair: PairArgument, yes: YesOption = False) -> None:
         async with conn.transaction():
             await pairs.remove(conn, pair)
             await conn.execute("DELETE FROM rota.schedule WHERE task = %s AND key = %s", [REGULAR, pair])
+            await control_on(conn).record(conn, "calendars.remove", pair)
 
     _run(operation)
     say(f"pair {pair} is removed")

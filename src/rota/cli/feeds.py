@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from rota.cli.database import connect
-from rota.cli.local import current_user
+from rota.cli.local import control_on, current_user
 from rota.cli.locate import AppOption, find_app
 from rota.cli.output import JsonOption, YesOption, confirm, print_json, print_table, say
 from rota.errors import UsageError
@@ -38,7 +38,16 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Subscribe to a feed; workers fetch it from now on."""
-    done = _run(location, lambda feeds, conn: feeds.subscribe(conn, url, subscriber or current_user()))
+    who = subscriber or current_user()
+
+    async def join(feeds: Feeds, conn: Any) -> Any:
+        async with conn.transaction():
+            done = await feeds.subscribe(conn, url, who)
+            if done.subscribed:
+                await control_on(conn).record(conn, "feeds.subscribe", done.feed_id, subscriber=who)
+            return done
+
+    done = _run(location, join)
     if as_json:
         print_json(done._asdict())
         return
@@ -60,7 +69,10 @@ def remove(
 
     async def leave(feeds: Feeds, conn: Any) -> tuple[int, bool]:
         feed_id = await _find(feeds, conn, feed)
-        return feed_id, await feeds.unsubscribe(conn, feed_id, who)
+        async with conn.transaction():
+            enabled = await feeds.unsubscribe(conn, feed_id, who)
+            await control_on(conn).record(conn, "feeds.unsubscribe", feed_id, subscriber=who)
+        return feed_id, enabled
 
     feed_id, enabled = _run(location, leave)
     if as_json:
@@ -157,6 +169,7 @@ async def _import_all(feeds: Feeds, conn: Any, urls: list[str], subscriber: str)
         async for done, new in feeds.import_now(conn, urls, subscriber):
             created += new
             bar.advance(work, done)
+    await control_on(conn).record(conn, "feeds.import", f"{len(urls)} feeds", subscriber=subscriber, feeds=len(urls))
     return created
 
 

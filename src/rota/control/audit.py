@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from rota.control.access import Actor
 from rota.db.connection import AsyncConn
@@ -30,18 +31,36 @@ class AuditPage:
     next: int | None
 
 
+class Entry(NamedTuple):
+    """A row to be written."""
+
+    account_id: UUID | None
+    actor: str
+    role: str
+    via: str | None
+    operation: str
+    target: str
+    detail: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, actor: Actor, operation: str, target: str, detail: Mapping[str, Any] | None = None) -> Entry:
+        """Return the row that says that this actor did something to something."""
+        return cls(actor.account, actor.name, actor.role, actor.via, operation, target, detail or {})
+
+
 async def record(conn: AsyncConn, actor: Actor, operation: str, target: str, detail: Mapping[str, Any] | None = None) -> None:
     """Writes down that somebody did something to something; secrets in `detail` are taken out, and what is too long is cut."""
-    await store.record(
-        conn,
-        account_id=actor.account,
-        actor=actor.name,
-        role=actor.role,
-        via=actor.via,
-        operation=operation,
-        target=clean_text(target, MAX_TARGET),
-        detail=_encode(detail or {}),
-    )
+    await record_many(conn, [Entry.of(actor, operation, target, detail)])
+
+
+async def record_many(conn: AsyncConn, entries: Iterable[Entry]) -> None:
+    """Write several rows in one statement."""
+    rows = [
+        {**each._asdict(), "account_id": each.account_id and str(each.account_id), "target": clean_text(each.target, MAX_TARGET),
+         "detail": _bounded(each.detail)}
+        for each in entries
+    ]  # fmt: skip
+    await store.record(conn, json.dumps(rows))
 
 
 async def list_audit(
@@ -62,10 +81,11 @@ async def list_audit(
     return AuditPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
 
-def _encode(detail: Mapping[str, Any]) -> str:
-    text = json.dumps(_plain(redact(dict(detail))), ensure_ascii=False)
+def _bounded(detail: Mapping[str, Any]) -> Any:
+    plain = _plain(redact(dict(detail)))
+    text = json.dumps(plain, ensure_ascii=False)
     size = len(text.encode())
-    return text if size <= MAX_DETAIL_BYTES else json.dumps({"truncated": True, "bytes": size, "head": clean_text(text, 1000)})
+    return plain if size <= MAX_DETAIL_BYTES else {"truncated": True, "bytes": size, "head": clean_text(text, 1000)}
 
 
 def _plain(value: Any) -> Any:

@@ -113,6 +113,10 @@ class Plane:
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             raise Conflict("another transaction is changing the same thing: try again when that has ended") from error
 
+    async def record(self, conn: AsyncConn, operation: str, target: object, **detail: Any) -> None:
+        """Write to the audit what the actor has done in an application's own tables, in the transaction of the change."""
+        await self._record(conn, operation, target, **detail)
+
     async def _record(self, conn: AsyncConn, operation: str, target: object, **detail: Any) -> None:
         """Writes down what the actor has done; what is None is not worth telling."""
         told = {name: value for name, value in detail.items() if value is not None}

@@ -19,6 +19,7 @@ from rota.server.guard import public
 from rota.server.headers import SecurityHeaders
 from rota.server.proxies import Proxied
 from rota.server.rates import RateLimit
+from rota.server.refusals import Refused
 from rota.server.routes import (
     alerts,
     audit,
@@ -105,6 +106,7 @@ def make_asgi(app: Rota, *, settings: Settings | None = None) -> FastAPI:
         asgi.router.routes.extend(router.routes)  # as they are: `include_router` makes each anew, which takes a quarter of a second
     # The last one added is the first to see a request.
     asgi.add_middleware(BodyLimit, most=server.max_body_bytes)
+    asgi.add_middleware(Refused, refusals=state.refusals)
     asgi.add_middleware(RateLimit, per_minute=server.requests_per_minute)
     asgi.add_middleware(Traced, requests=state.requests)
     asgi.add_middleware(SecurityHeaders)

@@ -20,6 +20,7 @@ from rota.db.steps import atomically, carry_out_async
 from rota.engine.depth import COUNT_EVERY_S, JobCounter
 from rota.engine.journal import Journal
 from rota.model.ids import new_id
+from rota.server.refusals import RefusalWriter
 from rota.store import schedule_sync
 from rota.store import servers as store
 from rota.store.servers import RunningServer
@@ -211,7 +212,9 @@ class Background:
     def __init__(self, state: State, on_broken: Callable[[], None]) -> None:
         jobs = state.settings.jobs.enabled
         self.worker = ThreadedWorker(state.app, on_broken) if jobs else None
-        self.timers: list[Pruner | Counting | Starter | Presence] = [] if jobs else [Pruner(state), Counting(state), Starter(state)]
+        self.timers: list[Pruner | Counting | Starter | Presence | RefusalWriter] = [RefusalWriter(state)]
+        if not jobs:
+            self.timers += [Pruner(state), Counting(state), Starter(state)]
         if state.address is not None:
             self.timers.append(Presence(state, state.address))
 

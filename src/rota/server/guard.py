@@ -114,7 +114,7 @@ async def principal_of(request: Request) -> Principal:
         value = request.cookies.get(cookie_name(request), "")
         if not 1 <= len(value) <= MAX_CREDENTIAL:
             raise AuthError(_NOBODY)
-        principal = await _by_cookie(state, value)
+        principal = request.scope[PRINCIPAL] = await _by_cookie(state, value)
         check_origin(request)
     request.scope[PRINCIPAL] = principal
     return principal

@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from fastapi import Depends
 from starlette.requests import Request
 
 from rota.config import Settings
 from rota.control.access import Access, Actor
+from rota.control.audit import Entry, record_many
 from rota.control.plane import ControlPlane
 from rota.db.connection import AsyncConn
 from rota.db.failures import explained
@@ -24,6 +25,7 @@ from rota.server.hub import Hub
 from rota.server.jwts import Signer
 from rota.server.mail import Outbox, transport_of
 from rota.server.readiness import Readiness
+from rota.server.refusals import Refusals
 from rota.server.scraping import Gauges
 from rota.server.together import Together
 from rota.server.tracing import Requests
@@ -33,10 +35,19 @@ from rota.store.servers import RunningServer
 if TYPE_CHECKING:
     from rota.app import Rota
 
+CREATED = "http_jobs.create"
 SYSTEM = Actor("server", "system")
 POOLED_S = 30.0
 SLACK_S = 3.0
 WAIT_S = 3.0  # for a free connection: whoever asks is told to come back, rather than kept waiting
+
+
+class Arrival(NamedTuple):
+    """A user's new HTTP job, and what the audit says of it."""
+
+    job: NewJob
+    actor: Actor
+    detail: dict[str, Any]
 
 
 class State:
@@ -62,7 +73,8 @@ class State:
         self.signer = Signer(settings.auth.secret or "", app.name)
         self.outbox = Outbox(transport_of(settings))
         self.holders = Holders(self.connection)
-        self.arrivals: Together[NewJob, Enqueued] = Together(self._store)
+        self.arrivals: Together[Arrival, Enqueued] = Together(self._store)
+        self.refusals = Refusals()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConn]:
@@ -71,9 +83,12 @@ class State:
             async with self.connections.async_connection() as conn:
                 yield conn
 
-    async def _store(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        async with self.connection() as conn:
-            return await self.app.aenqueue_many(jobs, conn=conn)
+    async def _store(self, arrivals: Sequence[Arrival]) -> list[Enqueued]:
+        async with self.connection() as conn, conn.transaction():
+            stored = await self.app.aenqueue_many([each.job for each in arrivals], conn=conn)
+            rows = zip(stored, arrivals, strict=True)
+            await record_many(conn, [Entry.of(each.actor, CREATED, str(job.id), each.detail) for job, each in rows])
+            return stored
 
     def start(self) -> None:
         """Begins what goes on beside the requests."""

@@ -31,20 +31,9 @@ class AuditRecord:
     detail: dict[str, Any]
 
 
-async def record(
-    conn: AsyncConn, *, account_id: UUID | None, actor: str, role: str, via: str | None, operation: str, target: str, detail: str
-) -> None:
-    """Writes a change down."""
-    parameters = {
-        "account_id": account_id,
-        "actor": actor,
-        "role": role,
-        "via": via,
-        "operation": operation,
-        "target": target,
-        "detail": detail,
-    }
-    await conn.execute(SQL["audit_record"], parameters)
+async def record(conn: AsyncConn, rows: str) -> None:
+    """Write rows, given as a JSON array."""
+    await conn.execute(SQL["audit_record"], {"rows": rows})
 
 
 async def read_all(

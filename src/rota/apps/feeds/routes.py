@@ -133,8 +133,11 @@ async def list_feeds(_: Reads, server: Server, feeds: Own, query: Annotated[Feed
 @router.post("/api/admin/feeds", operation_id="feeds_subscribe", summary="Subscribe to a feed", status_code=201)
 async def subscribe(control: Changes, server: Server, feeds: Own, body: NewSubscription) -> SubscribedFeed:
     """Subscribes somebody to a feed, which is fetched at once if it was not known; again is harmless."""
-    async with server.connection() as conn:
-        done = await feeds.subscribe(conn, body.url, body.subscriber or control.actor.name)
+    subscriber = body.subscriber or control.actor.name
+    async with server.connection() as conn, conn.transaction():
+        done = await feeds.subscribe(conn, body.url, subscriber)
+        if done.subscribed:
+            await control.record(conn, "feeds.subscribe", done.feed_id, subscriber=subscriber)
         feed = await feeds.get(conn, done.feed_id)
     return SubscribedFeed(feed=feed, created=done.created, subscribed=done.subscribed)
 
@@ -162,8 +165,10 @@ async def get_entry(_: Reads, server: Server, feeds: Own, id: Number) -> FullEnt
 @router.post("/api/admin/feeds/import", operation_id="feeds_import", summary="Import a list of feeds", status_code=202)
 async def import_opml(control: Changes, server: Server, feeds: Own, body: OpmlBody) -> OpmlTaken:
     """Has a job subscribe somebody to all feeds of an OPML file; addresses that cannot be are named, and left out."""
-    async with server.connection() as conn:
-        job_id, opml = await feeds.take_opml(conn, body.opml.encode("utf-8", "replace"), body.subscriber or control.actor.name)
+    subscriber = body.subscriber or control.actor.name
+    async with server.connection() as conn, conn.transaction():
+        job_id, opml = await feeds.take_opml(conn, body.opml.encode("utf-8", "replace"), subscriber)
+        await control.record(conn, "feeds.import", job_id, subscriber=subscriber, feeds=len(opml.urls))
     refused = [RefusedAddress(url=each.url, reason=each.reason) for each in opml.refused[:1000]]
     return OpmlTaken(job_id=job_id, feeds=len(opml.urls), refused=refused)
 
@@ -183,8 +188,10 @@ async def unsubscribe(
     subscriber: Annotated[Text | None, Query(max_length=300, description="Who; whoever is signed in, if left out.")] = None,
 ) -> FeedDetail:  # fmt: skip
     """Ends a subscription; a feed that nobody reads is fetched no more, and its entries stay."""
-    async with server.connection() as conn:
-        await feeds.unsubscribe(conn, id, subscriber or control.actor.name)
+    reader = subscriber or control.actor.name
+    async with server.connection() as conn, conn.transaction():
+        await feeds.unsubscribe(conn, id, reader)
+        await control.record(conn, "feeds.unsubscribe", id, subscriber=reader)
         return await feeds.get(conn, id)
 
 

@@ -1,6 +1,8 @@
 -- name: audit_record
 INSERT INTO rota.audit (account_id, actor, role, via, operation, target, detail)
-VALUES (%(account_id)s, %(actor)s, %(role)s, %(via)s, %(operation)s, %(target)s, %(detail)s::json)
+SELECT account_id, actor, role, via, operation, target, detail
+FROM json_to_recordset(%(rows)s::json)
+     AS r (account_id uuid, actor text, role text, via text, operation text, target text, detail json)
 
 -- name: audit_prune
 DELETE FROM rota.audit WHERE id = ANY (ARRAY(

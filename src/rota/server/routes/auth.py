@@ -12,7 +12,8 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 import rota
 from rota.control import accounts
-from rota.control.access import DEFAULT
+from rota.control.access import DEFAULT, Actor
+from rota.control.audit import record
 from rota.control.servers import configured_url
 from rota.errors import AuthError, Forbidden, UsageError
 from rota.server import sign_in_page
@@ -74,7 +75,9 @@ async def request_link(request: Request, body: LinkRequest, background: Backgrou
         token = await accounts.request_link(conn, state.settings, body.email, peer=_peer(request))
     if token is not None:
         next = None if body.next is None else own_path(body.next, _root(request))
-        background.add_task(_mail, state, body.email, token, next)  # after the answer: who waits for it must not notice
+        background.add_task(
+            _mail, state, body.email, token, next, _peer(request)
+        )  # after the answer: who waits for it must not notice
     return LinkRequested()
 
 
@@ -151,8 +154,9 @@ async def sign_out(request: Request, who: Annotated[Principal, Depends(signed_in
     """Ends the session, or the JWT, that the request was made with."""
     if isinstance(who.credential, int):
         raise Forbidden(f"an API token is not signed out: DELETE /auth/tokens/{who.credential} revokes it")
-    async with state_of(request).connection() as conn:
+    async with state_of(request).connection() as conn, conn.transaction():
         await store.end_session(conn, who.credential)
+        await record(conn, who.actor, "sign_out", who.email)
     answer = Response(status_code=204)
     if who.via == "session":
         _set_cookie(request, answer, "", 0)
@@ -178,12 +182,14 @@ async def me(request: Request, who: Annotated[Principal, Depends(signed_in())]) 
     )
 
 
-async def _mail(state: State, email: str, token: str, next: str | None) -> None:
+async def _mail(state: State, email: str, token: str, next: str | None, peer: str) -> None:
     base = configured_url(state.settings)
     link = accounts.link_url(base, token, next=next)
     api_link = accounts.link_url(base, token, path=accounts.VERIFY_PATH)
     minutes = state.settings.auth.link_minutes
     state.outbox.send(sign_in_mail(email, token, link=link, api_link=api_link, minutes=minutes))
+    async with state.connection() as conn:
+        await record(conn, Actor(email, "user", via="link"), "sign_in.link", email, {"peer": peer})
 
 
 def _set_cookie(request: Request, answer: Response, value: str, seconds: int) -> None:

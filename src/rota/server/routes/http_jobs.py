@@ -10,15 +10,17 @@ from fastapi import APIRouter, Depends, Header, Query
 from pydantic import ConfigDict, Field, SecretStr, StrictInt, StrictStr, model_validator
 
 from rota.control import http_jobs
+from rota.control.audit import record
 from rota.control.http_jobs import MAX_LIMIT, Attempt, OwnJob, get_line, shown_new
 from rota.errors import KeyReused, UsageError
 from rota.model.http_call import MAX_BODY_BYTES, MAX_HEADERS, MAX_SECRETS, MAX_URL_BYTES, CallOptions, Method
 from rota.model.retry import Retry
+from rota.model.secret import origin_of
 from rota.server.fields import Body, Text, Time
 from rota.server.guard import Principal, signed_in
 from rota.server.paging import CursorText, Limit, Page, decode_cursor, decode_id, encode_cursor, next_cursor
 from rota.server.schemas import JobState, problems
-from rota.server.state import Server
+from rota.server.state import CREATED, Arrival, Server
 
 router = APIRouter(tags=["own jobs"])
 
@@ -118,11 +120,13 @@ async def create_http_job(
     origin = {"kind": "api", "user": who.email, "asked": body.timing}
     options = body.options() | {"key": body.idempotency_key or idempotency_key, "owner": owner, "triggered_by": origin}
     job = server.app.call(body.url, **options)
+    detail = {"method": body.method, "origin": origin_of(body.url)}
     if job.settings.key is None:
-        return shown_new((await server.arrivals.ask(job)).id, job)
-    async with server.connection() as conn:  # by itself: it may have to wait for another with its key
+        return shown_new((await server.arrivals.ask(Arrival(job, who.actor, detail))).id, job)
+    async with server.connection() as conn, conn.transaction():  # by itself: it may have to wait for another with its key
         [stored] = await server.app.aenqueue_many([job], conn=conn)
         if stored.created:
+            await record(conn, who.actor, CREATED, str(stored.id), detail)
             return shown_new(stored.id, job)
         line = await get_line(conn, owner, stored.id)
     if (line.triggered_by or {}).get("asked") != body.timing:
@@ -179,15 +183,19 @@ async def list_own_attempts(who: Me, server: Server, id: UUID, query: Annotated[
 @router.post("/jobs/{id}/cancel", operation_id="own_jobs_cancel", summary="Cancel one of your jobs", responses=problems(404, 409))
 async def cancel_own_job(who: Me, server: Server, id: UUID) -> OwnJob:
     """Ends a job that does not run; one that does is asked to stop."""
-    async with server.connection() as conn:
-        return await http_jobs.cancel_job(conn, str(who.account_id), id)
+    async with server.connection() as conn, conn.transaction():
+        job = await http_jobs.cancel_job(conn, str(who.account_id), id)
+        await record(conn, who.actor, "own_jobs.cancel", str(id))
+        return job
 
 
 @router.post("/jobs/{id}/retry", operation_id="own_jobs_retry", summary="Retry one of your jobs", responses=problems(404, 409))
 async def retry_own_job(who: Me, server: Server, id: UUID) -> OwnJob:
     """Runs a failed or canceled job again, with its history; one that waits runs at once."""
-    async with server.connection() as conn:
-        return await http_jobs.retry_job(conn, str(who.account_id), id)
+    async with server.connection() as conn, conn.transaction():
+        job = await http_jobs.retry_job(conn, str(who.account_id), id)
+        await record(conn, who.actor, "own_jobs.retry", str(id))
+        return job
 
 
 def _read_base64(text: str) -> bytes:
