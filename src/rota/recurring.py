@@ -16,9 +16,7 @@ from rota.errors import NotFound, UsageError
 from rota.model.duration import Duration, parse_duration
 from rota.model.job import MAX_KEY_BYTES
 from rota.model.options import RECURRING_METHODS, no_attribute
-from rota.model.secret import Record
 from rota.model.task import AlwaysRow, TaskSpec
-from rota.model.vault import seal_payload
 from rota.store import schedule_changes as store
 from rota.store.intake import Intake
 from rota.store.schedule_changes import Recurrence
@@ -159,11 +157,8 @@ class BoundRecurring(Generic[P, R]):
         return [rows[key] for _, key in given]
 
     def _ensure_rows(self, payloads: Mapping[str, str]) -> Steps[dict[str, Recurrence]]:
-        # Bound to the task: what a row is called in the database is not known before it is there.
-        record = Record("task", self.spec.name)
-        sealed = {key: seal_payload(payload, record, self.spec.name) for key, payload in payloads.items()}
         return store.ensure_recurring(
-            self.spec.name, sealed, every=self._every, first_run_at=self._first_run_at,
+            self.spec.name, payloads, every=self._every, first_run_at=self._first_run_at,
             retry=json.dumps(self.spec.retry.to_json()), keep_successes=self._history, always=self.spec.always is not None,
         )  # fmt: skip
 

@@ -13,6 +13,8 @@ from rota.db.steps import Query, Steps
 from rota.errors import Conflict
 from rota.model.schedule import Timing
 from rota.model.schedule_record import ScheduleRecord
+from rota.model.secret import Record
+from rota.model.vault import seal_payload
 
 SQL = queries.load("schedule_changes")
 
@@ -130,7 +132,10 @@ def ensure_recurring(
     always: bool = False,
 ) -> Steps[dict[str, Recurrence]]:
     """Makes sure that there is an enabled row of this task for each key, with the payload that is given for it as JSON."""
-    rows_given = "[" + ",".join(f"[{json.dumps(key)},{payload}]" for key, payload in payloads.items()) + "]"
+    # Secrets are bound to the task: which row will have the key is not known before.
+    record = Record("task", task)
+    sealed = {key: seal_payload(payload, record, task) for key, payload in payloads.items()}
+    rows_given = "[" + ",".join(f"[{json.dumps(key)},{payload}]" for key, payload in sealed.items()) + "]"
     first = None if first_run_at is None else first_run_at.isoformat()
     values = (task, rows_given, str(every.total_seconds()), first, retry, str(keep_successes), str(always))
     rows = yield Query(SQL["recurring_ensure"], values)
