@@ -98,9 +98,9 @@ async def test_a_feed_is_fetched_when_asked_for(world: World, web: Site, server:
 
 
 async def test_a_list_is_imported_by_a_job(world: World, server: Serving, admin: Headers) -> None:
-    opml = "<opml><outline xmlUrl='https://example.org/a'/><outline xmlUrl='ftp://example.org/b'/></opml>"
+    opml = "<opml><outline xmlUrl='https://example.org/a'/><outline xmlUrl='http://10.1.2.3/'/></opml>"
     status, taken = await people.call(server, admin, "POST", f"{FEEDS}/import", {"opml": opml, "subscriber": "bob"})
-    assert (status, taken["feeds"], [each["url"] for each in taken["refused"]]) == (202, 1, ["ftp://example.org/b"])
+    assert (status, taken["feeds"], [each["url"] for each in taken["refused"]]) == (202, 1, ["http://10.1.2.3/"])
     _, job = await people.call(server, admin, "GET", f"/api/admin/jobs/{taken['job_id']}")
     assert job["job"]["task"] == "import_opml"
     assert (await people.call(server, admin, "POST", f"{FEEDS}/import", {"opml": "<html>"}))[0] == 422
@@ -110,6 +110,7 @@ async def test_a_list_is_imported_by_a_job(world: World, server: Serving, admin:
     ("body", "field"),
     [
         ({"url": "ftp://example.org/"}, "url"),
+        ({"url": "http://10.1.2.3/feed"}, "url"),
         ({"url": ""}, "body.url"),
         ({}, "body.url"),
         ({"url": URL, "subscriber": "a\0"}, None),

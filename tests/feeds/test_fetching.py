@@ -233,7 +233,7 @@ async def test_what_is_too_long_is_not_read(world: World, web: Site) -> None:
 @pytest.mark.req("W02")
 async def test_what_is_no_feed_and_what_may_not_be_called_is_said(world: World, web: Site) -> None:
     page = await world.subscribe(web.put("/page", b"<!doctype html><html><body>hello</body></html>", kind="text/html"))
-    closed = await world.subscribe("http://10.1.2.3/feed")
+    closed = await world.subscribe(web.put("/closed", status=302, Location="http://10.1.2.3/feed"))
     nobody = await world.subscribe("http://127.0.0.1:1/feed")
     await world.work()
     assert world.feed(page)["last_error"] == "it is a page, not a feed"

@@ -201,6 +201,10 @@ async def test_an_address_has_one_form(world: World, given: str, expected: str) 
         "http://u:p@example.org/",
         "http://a b/",
         "http://0x7f.1/",
+        "http://10.1.2.3/feed",
+        "http://[fd00::1]/feed",
+        "http://169.254.169.254/latest/meta-data",
+        "http://0.0.0.0:8000/api/admin/jobs",
     ],
 )
 async def test_what_is_no_address_is_refused(world: World, url: str) -> None:

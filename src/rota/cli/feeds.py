@@ -13,6 +13,7 @@ from rota.cli.database import connect
 from rota.cli.local import control_on, current_user
 from rota.cli.locate import AppOption, find_app
 from rota.cli.output import JsonOption, YesOption, confirm, print_json, print_table, say
+from rota.config import load_settings
 from rota.errors import UsageError
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def import_(
         body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
-    opml = read_opml(body)
+    opml = read_opml(body, load_settings())
     created = _run(location, lambda feeds, conn: _import_all(feeds, conn, opml.urls, subscriber or current_user()))
     if as_json:
         print_json({"feeds": len(opml.urls), "created": created, "refused": [each._asdict() for each in opml.refused]})

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from rota.apps.feeds.addresses import read_address
 from rota.apps.feeds.text import defused, one_line
+from rota.config import Settings
 from rota.errors import UsageError
 
 MAX_BYTES = 10 * 1_048_576
@@ -32,8 +33,8 @@ class Opml(NamedTuple):
     refused: list[Refused]
 
 
-def read_opml(body: bytes) -> Opml:
-    """The feeds of a list; UsageError if it is none."""
+def read_opml(body: bytes, settings: Settings | None = None) -> Opml:
+    """The feeds of a list, without those that by these settings may not be called; UsageError if it is none."""
     if len(body) > MAX_BYTES:
         raise UsageError(f"the list has {len(body):,} bytes: at most {MAX_BYTES:,}; split it")
     text = _without_comments(defused(body))
@@ -44,7 +45,7 @@ def read_opml(body: bytes) -> Opml:
     for match in _ADDRESS.finditer(text):
         given = unescape(next(filter(None, match.groups())))
         try:
-            urls[read_address(given).url] = None
+            urls[read_address(given, settings).url] = None
         except UsageError as error:
             shown = one_line(given, 200)
             refused[shown] = Refused(shown, str(error))

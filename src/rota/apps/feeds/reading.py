@@ -7,6 +7,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
+from rota.apps.feeds.addresses import Address
 from rota.apps.feeds.records import Feed, FeedDetail, FeedEntry, FullEntry, Subscriber
 from rota.errors import NotFound
 
@@ -15,7 +16,8 @@ Conn = AsyncConnection[Any]
 MOST_COUNTED = 10_000  # of anything, for one number on a page
 
 _FEED = f"""
-SELECT f.id, f.url, f.host, f.title, f.site_url, f.health, f.enabled, f.entry_count AS entries, f.next_fetch_at,
+SELECT f.id, f.url || CASE WHEN f.query IS NULL THEN '' ELSE '?…' END AS url,
+    f.host, f.title, f.site_url, f.health, f.enabled, f.entry_count AS entries, f.next_fetch_at,
     extract(epoch FROM f.fetch_interval)::float8 AS interval_s, f.last_fetched_at, f.last_success_at, f.last_new_at, f.last_status,
     f.last_error, f.consecutive_failures, nullif(w.state, 'leaving') AS websub, w.until AS websub_until, f.created_at,
     'fetch_feed/feed:' || f.id AS schedule,
@@ -33,7 +35,7 @@ WHERE f.merged_into IS NULL AND f.id > %(after)s AND (%(health)s::text IS NULL O
 ORDER BY f.id LIMIT %(limit)s"""
 )
 _ONE = _FEED + " WHERE f.id = %s AND f.merged_into IS NULL"
-_AT = "SELECT feed_id FROM feeds.address WHERE url = %s"
+_AT = "SELECT feed_id FROM feeds.address WHERE digest = %s"
 _SUBSCRIBERS = """
 SELECT subscriber, created_at FROM feeds.subscription WHERE feed_id = %s AND unsubscribed_at IS NULL
 ORDER BY subscriber LIMIT 100"""
@@ -82,11 +84,11 @@ async def get_feed(conn: Conn, feed_id: int) -> FeedDetail:
     return FeedDetail(**found[0], subscriptions=subscriptions, addresses=addresses)
 
 
-async def find_feed(conn: Conn, url: str) -> int:
+async def find_feed(conn: Conn, address: Address) -> int:
     """The number of the feed with this address, or that had it; NotFound if there is none."""
-    found = await _rows(conn, _AT, [url])
+    found = await _rows(conn, _AT, [address.digest])
     if not found:
-        raise NotFound(f"there is no feed with the address {url}: `rota feeds list` shows them")
+        raise NotFound(f"there is no feed with the address {address.base}: `rota feeds list` shows them")
     feed_id: int = found[0]["feed_id"]
     return feed_id
 

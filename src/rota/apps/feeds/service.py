@@ -51,6 +51,7 @@ class Feeds:
         self.read_delivery = app.task(**work, timeout="3m")(self._bound(handlers.read_delivery))
         self.import_opml = app.task(**work, timeout="1h")(self._bound(handlers.import_opml))
         app.routers.append("rota.apps.feeds.routes:router")
+        app.sealed_columns += ["feeds.feed.query", "feeds.websub.sealed", "feeds.opml.urls"]
         app.migrations["feeds"] = "rota.apps.feeds:schema"
 
     @property
@@ -81,7 +82,7 @@ class Feeds:
 
     async def find(self, conn: Conn, url: str) -> int:
         """The number of the feed at this address."""
-        return await reading.find_feed(conn, read_address(url).url)
+        return await reading.find_feed(conn, read_address(url))
 
     async def entries(self, conn: Conn, **filter: Any) -> Sequence[FeedEntry]:
         """Entries, the newest first: of `feed_id`, before the number `before`, at most `limit`."""
@@ -97,7 +98,7 @@ class Feeds:
 
     async def take_opml(self, conn: Conn, body: bytes, subscriber: str) -> tuple[UUID, Opml]:
         """Reads a list of feeds and has a job subscribe to it; the job's id, and what is in the list."""
-        opml = read_opml(body)
+        opml = read_opml(body, self.app.settings)
         return await importing.keep(self, conn, opml.urls, subscriber), opml
 
     def import_now(self, conn: Conn, urls: Sequence[str], subscriber: str) -> AsyncIterator[tuple[int, int]]:

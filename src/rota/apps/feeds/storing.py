@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from psycopg import AsyncConnection
 from psycopg.rows import class_row, tuple_row
 
-from rota.apps.feeds.addresses import Address
+from rota.apps.feeds.addresses import Address, whole_url
 from rota.apps.feeds.document import Entry
 from rota.apps.feeds.subscribing import sync
 
@@ -22,8 +22,8 @@ RECENT = 20  # entries, by which the rate of a feed is judged
 MAX_HEADER = 1000  # characters of a validator that is sent back
 
 _KNOWN = """
-SELECT f.id, f.url, f.enabled, f.etag, f.last_modified, f.body_digest, f.consecutive_failures AS failures, rota.now() AS now,
-    w.until IS NOT NULL AND w.until > rota.now() AS is_pushed
+SELECT f.id, f.url, f.query, f.enabled, f.etag, f.last_modified, f.body_digest, f.consecutive_failures AS failures,
+    rota.now() AS now, w.until IS NOT NULL AND w.until > rota.now() AS is_pushed
 FROM feeds.feeds f LEFT JOIN feeds.websub w ON w.feed_id = f.id WHERE f.id = %s"""
 _LOCK = "SELECT FROM feeds.feed WHERE id = %s FOR UPDATE"
 # What is there already, unchanged, is left alone, and takes no number.
@@ -61,12 +61,12 @@ _GONE = """
 UPDATE feeds.feed SET gone_at = rota.now(), last_fetched_at = rota.now(), last_status = 410,
     last_error = 'it is gone for good: its server answered 410', consecutive_failures = consecutive_failures + 1
 WHERE id = %s"""
-_CLAIM_ADDRESS = "INSERT INTO feeds.address (url, feed_id) VALUES (%s, %s) ON CONFLICT (url) DO NOTHING"
-_OWNER = "SELECT feed_id FROM feeds.address WHERE url = %s"
+_CLAIM_ADDRESS = "INSERT INTO feeds.address (digest, url, feed_id) VALUES (%s, %s, %s) ON CONFLICT (digest) DO NOTHING"
+_OWNER = "SELECT feed_id FROM feeds.address WHERE digest = %s"
 # Locked, so that nobody disables it before it is made sure of, which enables it.
 _IS_ENABLED = "SELECT enabled FROM rota.schedule WHERE id = rota.lock_recurring('fetch_feed', %s)"
 _LOCK_BOTH = "SELECT id FROM feeds.feed WHERE id = ANY (%s) ORDER BY id FOR UPDATE"
-_MOVE = "UPDATE feeds.feed SET url = %s, host = %s, etag = NULL, last_modified = NULL WHERE id = %s"
+_MOVE = "UPDATE feeds.feed SET url = %s, query = %s, host = %s, etag = NULL, last_modified = NULL WHERE id = %s"
 # Who reads both keeps the one that stays.
 _MERGE = (
     """UPDATE feeds.subscription s SET feed_id = %(into)s WHERE feed_id = %(feed_id)s AND unsubscribed_at IS NULL AND NOT EXISTS (
@@ -86,7 +86,8 @@ class Known(NamedTuple):
     """What a fetch has to know of a feed."""
 
     id: int
-    url: str
+    url: str  # the whole of it
+    query: str | None
     enabled: bool
     etag: str | None
     last_modified: str | None
@@ -100,7 +101,8 @@ async def get_known(conn: Conn, feed_id: int) -> Known | None:
     """The feed; None if there is none."""
     async with conn.cursor(row_factory=class_row(Known)) as cursor:
         await cursor.execute(_KNOWN, [feed_id])
-        return await cursor.fetchone()
+        known = await cursor.fetchone()
+        return known and known._replace(url=whole_url(known.id, known.url, known.query))
 
 
 async def lock(conn: Conn, feed_id: int) -> None:
@@ -155,11 +157,11 @@ async def gone(feeds: Feeds, conn: Conn, feed_id: int) -> None:
 
 async def move(feeds: Feeds, conn: Conn, feed_id: int, to: Address) -> int:
     """Gives a feed another address; which feed has that now. Another one, if it had it before: this one is merged into it."""
-    await conn.execute(_CLAIM_ADDRESS, [to.url, feed_id])
-    owner: int = await _value(conn, _OWNER, [to.url])
+    await conn.execute(_CLAIM_ADDRESS, [to.digest, to.base, feed_id])
+    owner: int = await _value(conn, _OWNER, [to.digest])
     await conn.execute(_LOCK_BOTH, [[feed_id, owner]])
     if owner == feed_id:
-        await conn.execute(_MOVE, [to.url, to.host, feed_id])
+        await conn.execute(_MOVE, [to.base, to.seal_query(feed_id), to.host, feed_id])
         if await _value(conn, _IS_ENABLED, [f"feed:{feed_id}"]):  # else whoever subscribes next gives the row its host
             await feeds.fetch_feed.using(conn=conn).aensure(feed_id=feed_id, host=to.host)
         return feed_id

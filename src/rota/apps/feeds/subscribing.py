@@ -28,14 +28,16 @@ LOOKS = 5  # at feeds that move while they are subscribed to
 WANTED = """EXISTS (SELECT FROM feeds.subscription WHERE feed_id = %(feed_id)s AND unsubscribed_at IS NULL)
 AND NOT EXISTS (SELECT FROM feeds.feed WHERE id = %(feed_id)s AND (gone_at IS NOT NULL OR merged_into IS NOT NULL))"""
 
-_KNOWN = "SELECT url, feed_id FROM feeds.address WHERE url = ANY (%s)"
+_KNOWN = "SELECT digest, feed_id FROM feeds.address WHERE digest = ANY (%s)"
 _NEW_ADDRESS = """
-INSERT INTO feeds.address (url, feed_id)
-SELECT n.url, nextval(pg_get_serial_sequence('feeds.feed', 'id')) FROM unnest(%s::text[]) AS n (url) ORDER BY n.url
-ON CONFLICT (url) DO NOTHING RETURNING url, feed_id"""
+INSERT INTO feeds.address (digest, url, feed_id)
+SELECT n.digest, n.url, nextval(pg_get_serial_sequence('feeds.feed', 'id'))
+FROM unnest(%s::text[], %s::text[]) AS n (digest, url) ORDER BY n.digest
+ON CONFLICT (digest) DO NOTHING RETURNING digest, feed_id"""
 _NEW_FEED = """
-INSERT INTO feeds.feed (id, url, host)
-SELECT n.id, n.url, n.host FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS n (id, url, host)"""
+INSERT INTO feeds.feed (id, url, query, host)
+SELECT n.id, n.url, n.query, n.host
+FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[]) AS n (id, url, query, host)"""
 _LOCK = "SELECT id, host FROM feeds.feed WHERE id = ANY (%s) ORDER BY id FOR UPDATE"
 _SUBSCRIBE = """
 INSERT INTO feeds.subscription (feed_id, subscriber) SELECT id, %s FROM unnest(%s::bigint[]) AS n (id)
@@ -58,18 +60,18 @@ class Subscribed(NamedTuple):
 async def subscribe(feeds: Feeds, conn: Conn, urls: Iterable[str], subscriber: str) -> list[Subscribed]:
     """Subscribes somebody to feeds, all or none, in the order of the addresses; again is harmless."""
     check_subscriber(subscriber)
-    asked = [read_address(url) for url in urls]
+    asked = [read_address(url, feeds.app.settings) for url in urls]
     if not asked:
         return []
     async with part_of(conn), conn.cursor(row_factory=tuple_row) as cursor:
         created = await _make_unknown(cursor, asked)
-        ids, hosts = await _lock_all(cursor, sorted({each.url for each in asked}))
+        ids, hosts = await _lock_all(cursor, sorted({each.digest for each in asked}))
         all_ids = sorted(hosts)
         await cursor.execute(_SUBSCRIBE, [subscriber, all_ids])
         fresh = {feed_id for (feed_id,) in await cursor.fetchall()}
         await feeds.fetch_feed.using(conn=conn).aensure_many([{"feed_id": id, "host": hosts[id]} for id in all_ids])
         await cursor.execute(_COME_BACK, [all_ids])
-    return [Subscribed(ids[each.url], each.url, each.url in created, ids[each.url] in fresh) for each in asked]
+    return [Subscribed(ids[each.digest], each.url, each.digest in created, ids[each.digest] in fresh) for each in asked]
 
 
 async def unsubscribe(feeds: Feeds, conn: Conn, feed_id: int, subscriber: str) -> bool:
@@ -111,24 +113,25 @@ def check_subscriber(subscriber: str) -> None:
 
 async def _make_unknown(cursor: Any, asked: Sequence[Address]) -> set[str]:
     """Makes a feed for each address that nobody has yet. Of two who do so at once the second waits, and finds the first's."""
-    hosts = {each.url: each.host for each in asked}
-    await cursor.execute(_KNOWN, [list(hosts)])
-    known = {url for url, _ in await cursor.fetchall()}
-    unknown = sorted(url for url in hosts if url not in known)
+    addresses = {each.digest: each for each in asked}
+    await cursor.execute(_KNOWN, [list(addresses)])
+    known = {digest for digest, _ in await cursor.fetchall()}
+    unknown = sorted(addresses.keys() - known)
     if not unknown:
         return set()
-    await cursor.execute(_NEW_ADDRESS, [unknown])
-    made = await cursor.fetchall()
-    await cursor.execute(_NEW_FEED, [[id for _, id in made], [url for url, _ in made], [hosts[url] for url, _ in made]])
-    return {url for url, _ in made}
+    await cursor.execute(_NEW_ADDRESS, [unknown, [addresses[digest].base for digest in unknown]])
+    made = [(id, addresses[digest]) for digest, id in await cursor.fetchall()]
+    columns = [(id, each.base, each.seal_query(id), each.host) for id, each in made]
+    await cursor.execute(_NEW_FEED, [list(column) for column in zip(*columns, strict=True)] or [[], [], [], []])
+    return {each.digest for _, each in made}
 
 
-async def _lock_all(cursor: Any, urls: list[str]) -> tuple[dict[str, int], dict[int, str]]:
+async def _lock_all(cursor: Any, digests: list[str]) -> tuple[dict[str, int], dict[int, str]]:
     """The feeds of these addresses, locked, and the hosts of the feeds. One that moves to another meanwhile is looked up again."""
     ids: dict[str, int] = {}
     hosts: dict[int, str] = {}
     for _ in range(LOOKS):
-        await cursor.execute(_KNOWN, [urls])
+        await cursor.execute(_KNOWN, [digests])
         found = dict(await cursor.fetchall())
         if found == ids:
             return ids, hosts

@@ -5,23 +5,29 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import json
+import logging
 import secrets
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from urllib.parse import urlencode
 
 from psycopg import AsyncConnection
 from psycopg.rows import tuple_row
 
-from rota import Cancel, Context
+from rota import Cancel, Context, seal, unseal
+from rota.apps.feeds.addresses import digest
 from rota.apps.feeds.document import NotAFeed
 from rota.apps.feeds.parsing import parse
 from rota.apps.feeds.storing import lock, store_entries
 from rota.apps.feeds.text import one_line
-from rota.errors import CallFailed
+from rota.errors import CallFailed, ConfigError, UsageError
+from rota.outbound.address import check_url
 
 if TYPE_CHECKING:
     from rota.apps.feeds.service import Feeds
+
+log = logging.getLogger("rota.feeds")
 
 Conn = AsyncConnection[Any]
 Mode = Literal["subscribe", "unsubscribe"]
@@ -35,18 +41,18 @@ MAX_REASON = 500
 ALGORITHMS = {"sha1": hashlib.sha1, "sha256": hashlib.sha256, "sha384": hashlib.sha384, "sha512": hashlib.sha512}
 
 _FOLLOW = """
-INSERT INTO feeds.websub AS w (feed_id, hub, topic, token, secret, state)
-VALUES (%(feed_id)s, %(hub)s, %(topic)s, %(token)s, %(secret)s, 'asked')
+INSERT INTO feeds.websub AS w (feed_id, hub, sealed, topic_digest, token_digest, state)
+VALUES (%(feed_id)s, %(hub)s, %(sealed)s, %(topic)s, %(token)s, 'asked')
 ON CONFLICT (feed_id) DO UPDATE
-SET hub = excluded.hub, topic = excluded.topic, token = excluded.token, secret = excluded.secret, state = 'asked', until = NULL,
-    asked_at = rota.now(), reason = NULL
-WHERE (w.hub, w.topic) <> (excluded.hub, excluded.topic) OR w.state IN ('leaving', 'ended')
+SET hub = excluded.hub, sealed = excluded.sealed, topic_digest = excluded.topic_digest, token_digest = excluded.token_digest,
+    state = 'asked', until = NULL, asked_at = rota.now(), reason = NULL
+WHERE (w.hub, w.topic_digest) <> (excluded.hub, excluded.topic_digest) OR w.state IN ('leaving', 'ended')
     OR w.state = 'denied' AND w.asked_at < rota.now() - %(again)s
 RETURNING feed_id"""
 _LEAVE = (
     "UPDATE feeds.websub SET state = 'leaving', until = NULL WHERE feed_id = %s AND state IN ('asked', 'active') RETURNING feed_id"
 )
-_ASKED = "SELECT hub, topic, token, secret, state FROM feeds.websub WHERE feed_id = %s"
+_ASKED = "SELECT hub, sealed, state FROM feeds.websub WHERE feed_id = %s"
 _NOTE = "UPDATE feeds.websub SET reason = %s WHERE feed_id = %s"
 # Those that end within a day, or that ended while nobody looked; and questions that no hub came back to.
 _ENDING = """
@@ -58,16 +64,17 @@ UPDATE feeds.websub w SET asked_at = rota.now() FROM (
 WHERE w.feed_id = e.feed_id RETURNING w.feed_id"""
 _CONFIRM = """
 UPDATE feeds.websub w SET state = 'active', until = rota.now() + %(lease)s, reason = NULL FROM feeds.feeds f
-WHERE w.token = %(token)s AND w.topic = %(topic)s AND w.state IN ('asked', 'active') AND f.id = w.feed_id AND f.enabled
+WHERE w.token_digest = %(token)s AND w.topic_digest = %(topic)s AND w.state IN ('asked', 'active')
+    AND f.id = w.feed_id AND f.enabled
 RETURNING w.feed_id"""
 _CONFIRM_END = """
 UPDATE feeds.websub SET state = 'ended', until = NULL
-WHERE token = %(token)s AND topic = %(topic)s AND state IN ('leaving', 'ended')
+WHERE token_digest = %(token)s AND topic_digest = %(topic)s AND state IN ('leaving', 'ended')
 RETURNING feed_id"""
 _DENY = """
 UPDATE feeds.websub SET state = 'denied', until = NULL, reason = %(reason)s
-WHERE token = %(token)s AND topic = %(topic)s AND state IN ('asked', 'active') RETURNING feed_id"""
-_RECEIVER = "SELECT feed_id, secret FROM feeds.websub WHERE token = %s AND state = 'active'"
+WHERE token_digest = %(token)s AND topic_digest = %(topic)s AND state IN ('asked', 'active') RETURNING feed_id"""
+_RECEIVER = "SELECT feed_id, hub, sealed FROM feeds.websub WHERE token_digest = %s AND state = 'active'"
 _TAKE = """
 INSERT INTO feeds.delivery (feed_id, content_type, body) SELECT %(feed_id)s, %(kind)s, %(body)s
 WHERE (SELECT count(*) FROM feeds.delivery WHERE feed_id = %(feed_id)s) < %(most)s RETURNING id"""
@@ -77,14 +84,38 @@ _DELIVERY = (
 _READ = "DELETE FROM feeds.delivery WHERE id = %s"
 
 
+class Credentials(NamedTuple):
+    """What only a hub and we know of a subscription: the feed's address, where the hub calls, what it signs with."""
+
+    topic: str
+    token: str
+    secret: str
+
+    def seal(self, feed_id: int, hub: str) -> str:
+        """Return them as they are stored, for this feed and hub."""
+        return seal(json.dumps(self), kind="websub", id=feed_id, field="sealed", origin=hub, key_needed=False)
+
+    @classmethod
+    def unseal(cls, stored: str, feed_id: int, hub: str) -> Self:
+        """Return what was stored for this feed and hub."""
+        return cls(*json.loads(unseal(stored, kind="websub", id=feed_id, field="sealed", origin=hub)))
+
+
 async def follow_hub(feeds: Feeds, conn: Conn, feed_id: int, hub: str, topic: str) -> None:
-    """Asks a hub for news of a feed, unless it has been asked; part of the transaction that has found the hub."""
+    """Asks a hub for news of a feed, unless it has been asked; part of the transaction that has found the hub.
+
+    A hub that may not be called, and any hub where secrets cannot be stored, is left alone: the feed is polled as ever.
+    """
     if feeds.callback_base is None:
         return
-    values = {
-        "feed_id": feed_id, "hub": hub, "topic": topic, "token": secrets.token_urlsafe(24), "secret": secrets.token_urlsafe(32),
-        "again": ASK_AGAIN,
-    }  # fmt: skip
+    token = secrets.token_urlsafe(24)
+    try:
+        check_url(hub, feeds.app.settings)
+        sealed = Credentials(topic, token, secrets.token_urlsafe(32)).seal(feed_id, hub)
+    except (UsageError, ConfigError) as error:
+        log.warning("the hub of feed %s is not asked: %s", feed_id, error)
+        return
+    values = {"feed_id": feed_id, "hub": hub, "sealed": sealed, "topic": digest(topic), "token": digest(token), "again": ASK_AGAIN}
     if await _row(conn, _FOLLOW, values) is not None:
         await feeds.renew_websub.using(conn=conn).aensure()
         await feeds.ask_hub.using(conn=conn).aenqueue(feed_id=feed_id)
@@ -102,9 +133,10 @@ async def ask_hub(feeds: Feeds, ctx: Context, feed_id: int) -> Any:
 
     async with ctx.connection() as conn:
         found = await _row(conn, _ASKED, [feed_id])
-    if found is None or found[4] in ("denied", "ended") or feeds.callback_base is None:
+    if found is None or found[2] in ("denied", "ended") or feeds.callback_base is None:
         return Cancel("the hub is not to be asked any more")
-    hub, topic, token, secret, state = found
+    hub, sealed, state = found
+    topic, token, secret = Credentials.unseal(sealed, feed_id, hub)
     mode: Mode = "unsubscribe" if state == "leaving" else "subscribe"
     form = {"hub.callback": f"{feeds.callback_base}/websub/{token}", "hub.mode": mode, "hub.topic": topic}
     if mode == "subscribe":
@@ -136,7 +168,7 @@ async def renew(feeds: Feeds, ctx: Context) -> None:
 
 async def verify_intent(conn: Conn, token: str, mode: str, topic: str, lease_s: int | None, reason: str | None) -> bool:
     """Whether we want what a hub says that somebody wants for us; it does it only then."""
-    values: dict[str, Any] = {"token": token, "topic": topic}
+    values: dict[str, Any] = {"token": digest(token), "topic": digest(topic)}
     if mode == "subscribe":
         lease = timedelta(days=1) if lease_s is None else timedelta(seconds=min(lease_s, LEASES[1].total_seconds()))
         return await _row(conn, _CONFIRM, values | {"lease": max(lease, LEASES[0])}) is not None
@@ -149,11 +181,11 @@ async def verify_intent(conn: Conn, token: str, mode: str, topic: str, lease_s: 
 
 async def take(feeds: Feeds, conn: Conn, token: str, signature: str | None, kind: str, body: bytes) -> Taken:
     """Keeps what a hub has sent, with the job that reads it; what is not signed with our secret is passed over."""
-    found = await _row(conn, _RECEIVER, [token])
+    found = await _row(conn, _RECEIVER, [digest(token)])
     if found is None:
         return "unknown"
-    feed_id, secret = found
-    if not is_signed(secret, signature, body):
+    feed_id, hub, sealed = found
+    if not is_signed(Credentials.unseal(sealed, feed_id, hub).secret, signature, body):
         return "ignored"
     async with conn.transaction():
         kept = await _row(conn, _TAKE, {"feed_id": feed_id, "kind": one_line(kind, 200), "body": body, "most": MAX_WAITING})
