@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
 
 import psycopg
 import pytest
+from tests.support import wait
 from tests.support.callers import django_connection
 from tests.support.processes import WorkerProcess, until
 
-from rota import Rota
+from rota import Context, Rota
 from rota.contrib.testing.harness import harness
 from rota.engine import django_connections
 
@@ -62,6 +64,43 @@ def test_the_next_job_succeeds(dsn: str, conn: Conn, max_age: str, cut: str) -> 
             conn.execute(cut)
             for task in TASKS:
                 run(conn, task)
+
+
+@pytest.mark.req("H09")
+async def test_async_handlers_have_connections_that_work_when_all_were_lost(dsn: str, conn: Conn) -> None:
+    app = Rota(dsn)
+    together = asyncio.Barrier(4)  # so that the pools have several connections
+
+    @app.task
+    async def note(n: int) -> None:
+        pass
+
+    @app.task(max_attempts=1)
+    async def work(ctx: Context) -> None:
+        async with ctx.connection() as own:
+            await own.execute("SELECT 1")
+            await together.wait()
+        await asyncio.gather(*(note.aenqueue(n) for n in range(4)))
+        async with ctx.transaction() as own:
+            await note.using(conn=own).aenqueue(4)
+
+    worker = app.worker(concurrency=4)
+    running = asyncio.create_task(worker.run())
+    for n in range(4):
+        await app.aenqueue_many([work.job()] * 4)
+        await wait.until(lambda n=n: completed(conn, "work") == 4 * (n + 1))  # type: ignore[misc]
+        conn.execute(CUT_ALL)
+    await wait.until(lambda: completed(conn, "note") == 4 * 4 * 5)
+    worker.stop()
+    await running
+    await app.aclose()
+
+
+def completed(conn: Conn, task: str) -> int:
+    query = "SELECT outcome FROM rota.run WHERE final AND task = %s"
+    outcomes = [outcome for (outcome,) in conn.execute(query, [task]).fetchall()]
+    assert set(outcomes) <= {"completed"}
+    return len(outcomes)
 
 
 def test_connections_end_with_the_run_unless_django_keeps_them(dsn: str, conn: Conn) -> None:

@@ -10,18 +10,21 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from fastapi import Depends, FastAPI
+from psycopg_pool.base import AttemptWithBackoff
 from tests.support import people
 from tests.support.postgres import Databases, migrate
 from tests.support.proxy import Proxy
 from tests.support.serving import Serving, serving, settings_for
-from tests.support.wait import EVERY_S, PATIENCE_S
+from tests.support.wait import EVERY_S, NEVER_S, PATIENCE_S, until
 
 from rota import Rota
 from rota.db.embedded import EmbeddedPostgres
+from rota.server import state
 from rota.server.state import State, state_of
 
 pytestmark = pytest.mark.req("H09")
 
+Conn = psycopg.Connection[Any]
 ADA = "ada@example.org"
 
 
@@ -46,16 +49,40 @@ async def ada(server: Serving) -> dict[str, str]:
     return await people.api_token(server, ADA)
 
 
-async def test_sessions_that_were_ended_are_replaced(server: Serving, ada: dict[str, str], conn: psycopg.Connection[Any]) -> None:
-    assert (await ask(server, **ada))[0] == 200
-    ended = conn.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE application_name = 'rota server' AND datname = current_database()"
-    ).fetchall()
-    assert ended
-    status, said = await ask(server, **ada)  # the one at hand may be one of those
-    assert status == 200 or (status, said["code"]) == (503, "database")
-    await until_status(server, "/auth/me", 200, **ada)
+CUT = b"""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE datname = current_database() AND pid <> pg_backend_pid()"""  # they end a moment later
+
+
+async def test_no_request_fails_when_sessions_were_ended(server: Serving, ada: dict[str, str], conn: Conn) -> None:
+    for path in ["/auth/me", "/api/admin/overview"] * 4:
+        before = await asyncio.gather(*(ask(server, path, **ada) for _ in range(8)))
+        assert conn.execute(CUT).fetchall()
+        after = await asyncio.gather(*(ask(server, path, **ada) for _ in range(8)))
+        assert {status for status, _ in (*before, *after)} == {200}
+
+
+async def test_a_read_is_repeated_when_its_session_was_ended_meanwhile(server: Serving, ada: dict[str, str], conn: Conn) -> None:
+    conn.execute("BEGIN")
+    conn.execute("LOCK TABLE rota.queue")
+    reading = asyncio.create_task(ask(server, "/api/admin/queues", **ada))
+    await until(lambda: conn.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() == (1,))
+    conn.execute(CUT)
+    conn.execute("COMMIT")
+    assert (await reading)[0] == 200
+
+
+async def test_the_first_request_after_an_outage_waits(dsn: str, postgres: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AttemptWithBackoff, "INITIAL_DELAY", NEVER_S)  # what psycopg's pools would wait before another try
+    monkeypatch.setattr(state, "WAIT_S", PATIENCE_S)
+    with Proxy(postgres.tcp_dsn(urlsplit(dsn).path.lstrip("/"))) as proxy:
+        async with serving(Rota(settings=settings_for(proxy.dsn))) as server:
+            assert (await ask(server, "/readyz"))[0] == 200
+            proxy.refuse()
+            first = asyncio.create_task(ask(server, "/auth/me", Authorization="Bearer rota_x"))
+            pool = server.state.connections._async_pools[asyncio.get_running_loop()]
+            await until(lambda: pool.connect_error is not None)
+            proxy.accept()
+            assert (await first)[0] == 401
 
 
 async def test_sessions_with_a_server_that_became_a_standby_are_replaced(server: Serving) -> None:

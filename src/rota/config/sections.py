@@ -101,9 +101,9 @@ class DatabaseSettings(Section):
     # None beforehand: a pool that is asked while its first is still coming would open another one for who asks.
     pool_min: Whole = Field(default=0, ge=0, le=1000, description="Connections that an application's pool opens beforehand.")
     pool_max: Whole = Field(default=10, ge=1, le=1000, description="Connections that an application's pool opens at most.")
-    connect_timeout_s: Seconds = Field(default=10, ge=1, le=300, description="How long an attempt to connect may take.")
-    max_lifetime_s: Seconds = Field(default=1800, ge=30, le=86400, description="Age at which a pooled connection is replaced.")
-    max_idle_s: Seconds = Field(default=300, ge=1, le=86400, description="Idle time after which a pooled connection is closed.")
+    connect_timeout_s: Seconds = Field(default=5, ge=1, le=300, description="How long an attempt to connect may take.")
+    max_lifetime_s: Seconds = Field(default=3600, ge=30, le=86400, description="Age at which a pooled connection is replaced.")
+    max_idle_s: Seconds = Field(default=1800, ge=1, le=86400, description="Idle time after which a pooled connection is closed.")
 
     @property
     def dsn(self) -> str:

@@ -25,6 +25,12 @@ class Explained:
 explained = Explained()
 
 
+def was_cut(error: BaseException) -> bool:
+    """Say whether a statement failed because PostgreSQL ended its session, not because it is away or does not answer."""
+    cause = error.__cause__ if isinstance(error, DatabaseError) else error
+    return isinstance(cause, psycopg.OperationalError) and (_state(cause) == "57P01" or "terminating connection" in str(cause))
+
+
 def not_migrated(error: Exception) -> NotMigrated | None:
     """Return the error to raise where one of a driver's says that something is undefined: a schema, function, table or column."""
     return NotMigrated(f"{_words(error)}: run `rota migrate up`") if _state(error) in _UNDEFINED else None

@@ -1,13 +1,26 @@
-"""The application's own connections, for enqueues that are not part of a caller's transaction."""
+"""Pools of connections: an application's own, for enqueues that are not part of a caller's transaction, and those of handlers.
+
+They are psycopg's, with what it takes to get over a database that was away for a moment:
+
+- A connection is looked at each time it is handed out: PostgreSQL says goodbye on the socket, and to look there is no round trip.
+  That misses connections that are ending just now. Where a round trip costs little, the server is asked each time; an application's
+  enqueues ask after a second.
+- Lost connections are replaced at once. psycopg's own check waits a second after the first, two after the next.
+- While a caller waits, connecting is tried again several times a second. psycopg waits twice as long each time, up to minutes; the
+  database may be back long before.
+
+All that Rota knows of psycopg_pool's internals is in this file: `_waiting`, `_lock`, `_connect`, `_maybe_grow_pool` and `worker`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary, WeakSet
@@ -16,13 +29,12 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from rota.config import DatabaseSettings
-from rota.db.connection import SOCKET, answer_within
+from rota.db.connection import SOCKET, answer_within, has_unread
 from rota.errors import DatabaseError
 
-# How long a connection goes from hand to hand before the pool looks at its health and age again. Looking each time would
-# double the round trips of an enqueue.
-_TRUSTED_S = 1.0
-_ASK_S = 2
+ASK_AFTER_S = 1.0  # a connection that was idle for longer is asked: a network may have dropped it without a word
+POOLED_EVERY_S = 30.0  # the pool sees a connection that goes from hand to hand so often, to replace it when it is old
+RETRY_S = (0.1, 0.3)  # between attempts to connect while a caller waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +63,13 @@ class Connections(Protocol):
 
 
 class _Conn(psycopg.Connection[tuple[Any, ...]]):
-    looked_at = 0.0
+    used_at = 0.0
+    pooled_at = 0.0
 
 
 class _AsyncConn(psycopg.AsyncConnection[tuple[Any, ...]]):
-    looked_at = 0.0
+    used_at = 0.0
+    pooled_at = 0.0
     answer_s: float | None = None
 
     async def wait(self, *args: Any, **options: Any) -> Any:
@@ -66,39 +80,83 @@ class _AsyncConn(psycopg.AsyncConnection[tuple[Any, ...]]):
             return await super().wait(*args, **options)
 
 
-class _Pool(ConnectionPool[_Conn]):
-    """Keeps the connection that was used last at hand, so that most enqueues have none of the work of a pool."""
+def _is_silent(conn: _Conn | _AsyncConn, ask_after_s: float) -> bool:
+    """Whether a connection was used lately and its server has said nothing since: then it works."""
+    try:
+        return time.monotonic() - conn.used_at < ask_after_s and not has_unread(conn.fileno())
+    except psycopg.OperationalError:  # closed on our side
+        return False
 
-    def __init__(self, **options: Any) -> None:
+
+class Pool(ConnectionPool[_Conn]):
+    """A pool for threads. Keeps the connection that was used last at hand, so that most enqueues do without the work of a pool."""
+
+    def __init__(self, *, ask: bool = False, **options: Any) -> None:
+        self._ask_after_s = 0.0 if ask else ASK_AFTER_S
         self._at_hand: list[_Conn] = []
-        super().__init__(connection_class=_Conn, check=self.check_connection, open=True, **options)
+        self.connect_error: psycopg.Error | None = None  # of the last attempt to connect, if that failed
+        super().__init__(connection_class=_Conn, open=True, reconnect_timeout=0, **options)
 
     def take(self) -> _Conn:
-        """A connection that works, as far as one can know."""
-        try:
+        """Return a connection that works, as far as one can know."""
+        with suppress(IndexError):
             conn = self._at_hand.pop()
-        except IndexError:
-            pass
-        else:
-            if time.monotonic() - conn.looked_at < _TRUSTED_S:
+            if time.monotonic() - conn.pooled_at < POOLED_EVERY_S and _is_silent(conn, self._ask_after_s):
                 return conn
-            self.putconn(conn)
-        conn = self.getconn()
-        conn.looked_at = time.monotonic()
-        return conn
+            super().putconn(conn)
+        return self.getconn()
 
     def give_back(self, conn: _Conn) -> None:
         """Keeps a connection after good use."""
         if self._at_hand or self._waiting or self.closed:
             self.putconn(conn)
         else:
+            conn.used_at = time.monotonic()
             self._at_hand.append(conn)
+
+    def getconn(self, timeout: float | None = None) -> _Conn:
+        """Return a connection that works, and discard those that do not."""
+        end = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            conn = super().getconn(end - time.monotonic())
+            conn.pooled_at = time.monotonic()
+            if _is_silent(conn, self._ask_after_s):
+                return conn
+            try:
+                self.check_connection(conn)
+            except psycopg.Error:
+                conn.close()
+                super().putconn(conn)  # which replaces it
+            else:
+                return conn
+
+    def putconn(self, conn: _Conn) -> None:
+        """Take a connection back."""
+        conn.used_at = time.monotonic()
+        super().putconn(conn)
 
     def close(self, timeout: float = 5.0) -> None:
         """Closes all connections."""
         while self._at_hand:
-            self.putconn(self._at_hand.pop())
+            super().putconn(self._at_hand.pop())
         super().close(timeout)
+
+    def _connect(self, timeout: float | None = None) -> _Conn:
+        try:
+            conn = super()._connect(timeout)
+        except psycopg.Error as error:
+            self.connect_error = error
+            raise
+        self.connect_error = None
+        conn.used_at = time.monotonic()
+        return conn
+
+    def reconnect_failed(self) -> None:
+        """Try again in a moment as long as a caller waits, although the pool has given up."""
+        time.sleep(random.uniform(*RETRY_S))
+        with self._lock:
+            if _is_awaited(self):
+                self._maybe_grow_pool()
 
 
 class _Errands:
@@ -119,23 +177,15 @@ class _Errands:
         return await self._errands.get()
 
 
-class _AsyncPool(AsyncConnectionPool[_AsyncConn]):
+class AsyncPool(AsyncConnectionPool[_AsyncConn]):
     """The same for an event loop."""
 
-    def __init__(self, answer_s: float | None = None, **options: Any) -> None:
+    def __init__(self, *, ask: bool = False, answer_s: float | None = None, **options: Any) -> None:
+        self._ask_after_s = 0.0 if ask else ASK_AFTER_S
         self._at_hand: list[_AsyncConn] = []
         self._answer_s = answer_s
-        configure = None if answer_s is None else self._hasten
-        super().__init__(connection_class=_AsyncConn, check=self._look_at, configure=configure, open=False, **options)
-
-    async def _look_at(self, conn: _AsyncConn) -> None:
-        """Sees whether a connection works, unless that is known already: each look is a question to the server."""
-        if time.monotonic() - conn.looked_at >= _TRUSTED_S:
-            await self.check_connection(conn)
-            conn.looked_at = time.monotonic()
-
-    async def _hasten(self, conn: _AsyncConn) -> None:
-        conn.answer_s = self._answer_s
+        self.connect_error: psycopg.Error | None = None
+        super().__init__(connection_class=_AsyncConn, open=False, reconnect_timeout=0, **options)
 
     @classmethod
     async def worker(cls, q: Any) -> None:
@@ -143,12 +193,12 @@ class _AsyncPool(AsyncConnectionPool[_AsyncConn]):
         await super().worker(cast(Any, _Errands(q)))
 
     async def take(self) -> _AsyncConn:
-        """A connection that works, as far as one can know."""
+        """Return a connection that works, as far as one can know."""
         if self._at_hand:
             conn = self._at_hand.pop()
-            if time.monotonic() - conn.looked_at < _TRUSTED_S:
+            if time.monotonic() - conn.pooled_at < POOLED_EVERY_S and _is_silent(conn, self._ask_after_s):
                 return conn
-            await self.putconn(conn)
+            await super().putconn(conn)
         if self.closed:  # still, while a neighbour opens it: opening twice is harmless
             await self.open()
         return await self.getconn()
@@ -158,13 +208,60 @@ class _AsyncPool(AsyncConnectionPool[_AsyncConn]):
         if self._at_hand or self._waiting or self.closed:
             await self.putconn(conn)
         else:
+            conn.used_at = time.monotonic()
             self._at_hand.append(conn)
+
+    async def getconn(self, timeout: float | None = None) -> _AsyncConn:
+        """Return a connection that works, and discard those that do not."""
+        end = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            conn = await super().getconn(end - time.monotonic())
+            conn.pooled_at = time.monotonic()
+            if _is_silent(conn, self._ask_after_s):
+                return conn
+            try:
+                await self.check_connection(conn)
+            except psycopg.Error:
+                await conn.close()
+                await super().putconn(conn)
+            except BaseException:
+                await super().putconn(conn)
+                raise
+            else:
+                return conn
+
+    async def putconn(self, conn: _AsyncConn) -> None:
+        """Take a connection back."""
+        conn.used_at = time.monotonic()
+        await super().putconn(conn)
 
     async def close(self, timeout: float = 5.0) -> None:
         """Closes all connections."""
         while self._at_hand:
-            await self.putconn(self._at_hand.pop())
+            await super().putconn(self._at_hand.pop())
         await super().close(timeout)
+
+    async def _connect(self, timeout: float | None = None) -> _AsyncConn:
+        try:
+            conn = await super()._connect(timeout)
+        except psycopg.Error as error:
+            self.connect_error = error
+            raise
+        self.connect_error = None
+        conn.used_at = time.monotonic()
+        conn.answer_s = self._answer_s
+        return conn
+
+    async def reconnect_failed(self) -> None:
+        """Try again in a moment as long as a caller waits, although the pool has given up."""
+        await asyncio.sleep(random.uniform(*RETRY_S))
+        async with self._lock:
+            if _is_awaited(self):
+                self._maybe_grow_pool()
+
+
+def _is_awaited(pool: Any) -> bool:
+    return not pool.closed and any(each.error is None for each in list(pool._waiting))  # callers who gave up are still there
 
 
 class Pools:
@@ -185,18 +282,18 @@ class Pools:
 
     def _start_anew(self) -> None:
         self._lock = threading.Lock()
-        self._pool: _Pool | None = None
-        self._async_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _AsyncPool] = WeakKeyDictionary()
+        self._pool: Pool | None = None
+        self._async_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool] = WeakKeyDictionary()
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection for a moment."""
         with self._lock:
-            pool = self._pool = self._pool or _Pool(**self._options())
+            pool = self._pool = self._pool or Pool(**self._options())
         try:
             conn = pool.take()
         except PoolTimeout as error:
-            raise self._explain() from error
+            raise self._explain(pool.connect_error) from error
         try:
             yield conn
         except BaseException as error:
@@ -213,15 +310,11 @@ class Pools:
         pool = self._async_pools.get(loop)
         if pool is None:
             answer_s = None if self._haste is None else self._haste.answer_s
-            pool = self._async_pools[loop] = _AsyncPool(answer_s, **self._options())
+            pool = self._async_pools[loop] = AsyncPool(answer_s=answer_s, **self._options())
         try:
             conn = await pool.take()
         except PoolTimeout as error:
-            if self._haste is not None:  # as is who asked: finding out why takes seconds more
-                raise DatabaseError(
-                    f"no connection to PostgreSQL was free, or could be made, for {self._haste.wait_s:g} s"
-                ) from error
-            raise await asyncio.to_thread(self._explain) from error
+            raise self._explain(pool.connect_error) from error
         try:
             yield conn
         except BaseException as error:
@@ -245,15 +338,14 @@ class Pools:
             await pool.close()
         self.close()
 
-    def _explain(self) -> DatabaseError:
-        """Why the pool had no connection to give, which it does not say itself."""
-        try:
-            psycopg.connect(self._database.dsn, connect_timeout=_ASK_S).close()
-        except psycopg.Error as error:
-            return DatabaseError(f"PostgreSQL cannot be reached: {error}")
+    def _explain(self, connect_error: psycopg.Error | None) -> DatabaseError:
+        """Say why the pool had no connection to give, which it does not say itself."""
+        if connect_error is not None:
+            return DatabaseError(f"PostgreSQL cannot be reached: {connect_error}")
+        wait_s = self._database.connect_timeout_s if self._haste is None else self._haste.wait_s
         return DatabaseError(
-            f"no connection was free for {self._database.connect_timeout_s:g} s: the {self._database.pool_max} of the pool "
-            "are busy; raise database.pool_max, or pass a connection of your own with conn="
+            f"no connection was free for {wait_s:g} s: the {self._database.pool_max} of the pool are busy, or PostgreSQL does not "
+            "answer; raise database.pool_max, or pass a connection of your own with conn="
         )
 
     def _options(self) -> dict[str, Any]:
@@ -278,6 +370,7 @@ class Pools:
             "max_lifetime": database.max_lifetime_s,
             "max_idle": database.max_idle_s,
             "name": "rota",
+            "ask": haste is not None,
         }
 
 

@@ -10,7 +10,13 @@ from typing import Any
 
 import psycopg
 
+from rota.db.connection import has_unread
+
 _PARAMETERS: dict[str, Any] = {"autocommit": True, "application_name": "rota enqueue", "connect_timeout": 10}
+
+
+def _is_lost(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    return conn.closed or has_unread(conn.fileno())
 
 
 class SingleConnections:
@@ -31,7 +37,7 @@ class SingleConnections:
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """The connection of threads for a moment."""
         with self._lock:
-            if self._conn is None or self._conn.closed:
+            if self._conn is None or _is_lost(self._conn):
                 self._conn = psycopg.connect(self._dsn, **_PARAMETERS)
             yield self._conn
 
@@ -41,7 +47,7 @@ class SingleConnections:
         loop = asyncio.get_running_loop()
         async with self._async_locks.setdefault(loop, asyncio.Lock()):
             conn = self._async_conns.get(loop)
-            if conn is None or conn.closed:
+            if conn is None or _is_lost(conn):
                 conn = self._async_conns[loop] = await psycopg.AsyncConnection.connect(self._dsn, **_PARAMETERS)
             yield conn
 

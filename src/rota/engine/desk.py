@@ -6,10 +6,8 @@ import threading
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection, Connection
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
-
 from rota.db.connection import AsyncConn, connect_async
+from rota.db.pool import AsyncPool, Pool
 from rota.engine.postgres import PostgresSession
 from rota.engine.threads import Threads
 from rota.events import Events
@@ -30,25 +28,23 @@ class Desk:
         if pooled:
             parameters["prepare_threshold"] = None
         self._pool_parameters: dict[str, Any] = {
-            "conninfo": dsn, "kwargs": parameters, "min_size": 0, "max_size": max(size, 1), "max_idle": 60.0, "open": False,
+            "conninfo": dsn, "kwargs": parameters, "min_size": 0, "max_size": max(size, 1), "max_idle": 60.0, "ask": True,
         }  # fmt: skip
-        self._async_pool: AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]] | None = None
-        self._pool: ConnectionPool[Connection[tuple[Any, ...]]] | None = None
+        self._async_pool: AsyncPool | None = None
+        self._pool: Pool | None = None
 
-    async def async_pool(self) -> AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]:
+    async def async_pool(self) -> AsyncPool:
         """Connections for async handlers."""
         if self._async_pool is None:
-            self._async_pool = AsyncConnectionPool(**self._pool_parameters, check=AsyncConnectionPool.check_connection)
+            self._async_pool = AsyncPool(**self._pool_parameters)
             await self._async_pool.open()
         return self._async_pool
 
-    def pool(self) -> ConnectionPool[Connection[tuple[Any, ...]]]:
+    def pool(self) -> Pool:
         """Connections for synchronous handlers."""
         with self._lock:  # handlers ask from several threads
             if self._pool is None:
-                pool = ConnectionPool(**self._pool_parameters, check=ConnectionPool.check_connection)
-                pool.open()
-                self._pool = pool
+                self._pool = Pool(**self._pool_parameters)
             return self._pool
 
     async def connect(self, name: str) -> AsyncConn:
