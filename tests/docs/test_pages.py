@@ -19,6 +19,7 @@ from rota.engine.system import SYSTEM_TASKS
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
+PROMISES = "What the operating guide promises"
 AREAS = ("state machine", "concurrency", "crash recovery", "scheduler", "handlers", "API", "CLI", "page")
 
 
@@ -81,7 +82,7 @@ class TestGuides:
         assert "deploy/grafana/rota.json" in section("operations.md", "The Grafana board")
 
     def test_the_matrix_names_tests_for_every_area_and_folder(self) -> None:
-        _, _, table = text_of("test-matrix.md").partition("|---|---|---|\n")
+        table = text_of("test-matrix.md").partition("|---|---|---|\n")[2].partition("\n\n")[0]
         rows = dict(re.findall(r"^\| ([^|]+?) \| [^|]+ \| ([^|]*?) ?\|$", table, re.M))
         assert len(rows) == len(table.splitlines()), "each line is a row, and each area has one"
         assert set(AREAS) <= rows.keys()
@@ -125,23 +126,20 @@ class TestDecisions:
 
 @pytest.mark.req("X03")
 class TestBehaviour:
-    def test_patterns_that_make_handlers_idempotent(self) -> None:
-        patterns = section("handlers.md", "At least once")
-        for word in ("idempotent by nature", "ctx.transaction()", "ctx.assert_held(", "ctx.job_id", "ON CONFLICT", "`key`"):
-            assert word in patterns
-        assert "```python" in patterns, "it has code, which test_snippets runs"
-
-    @pytest.mark.parametrize(
-        ("heading", "words"),
-        [
-            ("A rolling deploy", ["rota migrate up", "rota tasks plan", "goes back for the new ones", "grace period"]),
-            ("A failover", ["reconnect", "asynchronous replication", "synchronous_standby_names", "token"]),
-            ("Backup and restore", ["will run again", "rota queues pause", "LeaseLost", "Schedules"]),
-        ],
-    )
-    def test_how_it_behaves_is_said(self, heading: str, words: list[str]) -> None:
-        text = section("operations.md", heading)
-        assert [word for word in words if word not in text] == []
+    def test_each_promise_about_deploy_failover_and_restore_has_tests(self) -> None:
+        promises = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| (`tests/[^|]+?) \|$", section("test-matrix.md", PROMISES), re.M)
+        promised: dict[str, list[str]] = {"A rolling deploy": [], "A failover": [], "Backup and restore": []}
+        for heading, words, shown in promises:
+            promised[heading].append(words)
+            assert words in " ".join(section("operations.md", heading).split()), (
+                f"operations.md does not say this any more: {words}"
+            )
+            for test in re.findall(r"`([^`]+)`", shown):
+                file, _, name = test.partition("::")
+                assert f"def {name or 'test_'}" in (ROOT / file).read_text("utf-8"), f"there is no {test}"
+        meanwhile = re.findall(r"^\| (a [^|]+?) \|", section("operations.md", "A rolling deploy"), re.M)
+        assert [each for each in meanwhile if each not in promised["A rolling deploy"]] == [], "each row needs its tests"
+        assert all(promised.values())
 
     def test_commands_in_text_exist(self) -> None:
         """Those in blocks are run; those within sentences at least have a name."""

@@ -27,16 +27,6 @@ def test_document(document: Path, dsn: str, tmp_path: Path) -> None:
         reader.close()
 
 
-@pytest.mark.req("Q17")
-def test_at_least_once_is_stated_with_the_patterns_that_answer_it() -> None:
-    """Their snippets run in `test_document`."""
-    text = (ROOT / "docs" / "handlers.md").read_text("utf-8")
-    _, _, section = text.partition("## At least once\n")
-    section = section.split("\n## ")[0]
-    for pattern in ("idempotent", "ctx.transaction()", "ctx.assert_held(", "ctx.job_id", "ON CONFLICT"):
-        assert pattern in section
-
-
 def test_links_lead_somewhere() -> None:
     for document in [*DOCUMENTS, *sorted((ROOT / "docs" / "decisions").glob("*.md")), ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", document.read_text("utf-8")):
