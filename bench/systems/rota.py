@@ -115,10 +115,10 @@ class RotaAgent(Agent):
         worker = new_id()
         async with conn:
             for _ in range(5):
-                await runs.claim(conn, worker=worker, queue="default", limit=500, lease_s=300)
+                await runs.claim(conn, worker=worker, tasks="{noop}", queue="default", limit=500, lease_s=300)
             started = time.perf_counter()
             for _ in range(claims):
-                await runs.claim(conn, worker=worker, queue="default", limit=500, lease_s=300)
+                await runs.claim(conn, worker=worker, tasks="{noop}", queue="default", limit=500, lease_s=300)
             return time.perf_counter() - started
 
     async def look_for_due(self, looks: int) -> dict[str, float]:
@@ -131,7 +131,7 @@ class RotaAgent(Agent):
             started = time.perf_counter()
             for _ in range(looks):
                 assert not (await scheduler.run_once(conn)).jobs
-                await schedules.next_s(conn)
+                await schedules.next_s(conn, apps=["default"])
             return {"fired": fired, "firing_seconds": firing, "seconds": time.perf_counter() - started}
 
 

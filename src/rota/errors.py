@@ -18,6 +18,7 @@
     │   ├── HttpJobsOff        HTTP jobs are not switched on
     │   ├── KeyReused          the key belongs to a job with another payload
     │   ├── ParentFailed       a parent has already failed or was canceled
+    │   ├── TaskOwned          another application has a task of this name with other arguments
     │   ├── Stale              it is no longer what the caller has seen
     │   └── InvalidTransition  the job is in a state that does not allow this
     ├── AuthError              not signed in, or not allowed
@@ -171,6 +172,12 @@ class ParentFailed(Conflict):
     """A parent named for a job has already failed or was canceled."""
 
     code = "parent_failed"
+
+
+class TaskOwned(Conflict):
+    """Another application on the same database has a task of this name, with other arguments."""
+
+    code = "task_owned"
 
 
 class Stale(Conflict):

@@ -75,6 +75,16 @@ class RunsReleased(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownFailed(Event):
+    """Jobs failed because no live worker had known their task for too long."""
+
+    name = "task.unknown"
+    task: str
+    queue: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunRescued(Event):
     """A job was taken from a worker that died or let its lease run out."""
 

@@ -53,6 +53,7 @@ def worker_of(app: Application, events: Events, options: Mapping[str, Any]) -> W
         "concurrency": jobs.worker_concurrency,
         "poll_interval_s": jobs.poll_interval_ms / 1000,
         "lease_s": jobs.lease_duration_s,
+        "unknown_task_after_s": jobs.unknown_task_after,
         "heartbeat_s": jobs.heartbeat_s,
         "shutdown_timeout_s": jobs.shutdown_timeout_s,
         "scheduler": jobs.scheduler_enabled,

@@ -22,8 +22,8 @@ def test_list(rota: Rota, conn: psycopg.Connection[Any]) -> None:
     made = [given.enqueue(conn) for _ in range(5)]
     given.claim(conn, worker, limit=5)
     head, line = rota("workers", "list").out.splitlines()
-    assert head.split()[:4] == ["ID", "STATE", "HOST", "PID"]
-    assert line.split()[:7] == [str(worker), "live", "host-1", "4711", "default", "5", "8"]
+    assert head.split()[:4] == ["ID", "STATE", "APP", "HOST"]
+    assert line.split()[:7] == [str(worker), "live", "default", "host-1", "4711", "default", "5"]
     assert line.endswith(f"work {made[2]}, 2 more")
     [data] = rota("workers", "list", "--json").data
     assert (data["id"], data["state"], data["holds"]) == (str(worker), "live", 5)

@@ -57,7 +57,7 @@ async def test_a_healthy_database(dsn: str, conn: Conn) -> None:
     assert durability == {"warn"}  # the tests' own server has no fsync
     assert set(levels) == {
         "server", "migrations", "notifications", "clock", "autovacuum", "snapshots", "bloat", "indexes", "partitions",
-        "workers", "leases", "lineage", "secrets",
+        "workers", "tasks", "leases", "lineage", "secrets",
     }  # fmt: skip
     assert all(level == {"ok"} for level in levels.values())
 

@@ -110,7 +110,7 @@ async def test_no_worker_knows_its_task(conn: Conn, aconn: AConn) -> None:
     given.start_worker(conn, queues=("mail",), tasks=("work",))
     explanation = await why(aconn, given.enqueue(conn))
     assert codes(explanation) == ["task_unknown"]
-    assert "has a task 'work' in its code; those who know it work mail only" in explanation.verdict
+    assert "of queue 'default' knows task 'work'; workers that know it serve mail only" in explanation.verdict
 
 
 async def test_all_slots_are_busy(conn: Conn, aconn: AConn) -> None:

@@ -51,7 +51,7 @@ class Expected:
 
     code: dict[str, Any]
     enabled: bool
-    apps: set[str] = field(default_factory=set)
+    apps: list[str] = field(default_factory=list)  # the first one defines it
     overrides: dict[str, Any] = field(default_factory=dict)
     gone: bool = False
     cron: str | None = None
@@ -86,7 +86,7 @@ class DeploysAndOperators(RuleBasedStateMachine):
     def start_worker(self, app: str, code: dict[str, int] | None) -> None:
         self._write(app, code)
         self.do(task_sync.sync(self.specs(app), app=app))
-        self.do(schedule_sync.sync(self.specs(app)))
+        self.do(schedule_sync.sync(self.specs(app), app=app))
         self._expect(app, set())
 
     @rule(app=st.sampled_from(APPS), code=CODE, force=st.sampled_from([set(), set(NAMES), {"a", "b"}]))
@@ -94,13 +94,13 @@ class DeploysAndOperators(RuleBasedStateMachine):
         self._write(app, code)
         forced = force & self.code[app].keys()
         self.do(task_sync.sync(self.specs(app), app=app, force=forced))
-        self.do(schedule_sync.sync(self.specs(app), force=forced))
+        self.do(schedule_sync.sync(self.specs(app), app=app, force=forced))
         gone = [name for name in self.do(task_sync.of_app(app)) if name not in self.code[app]]
         self.do(task_sync.leave(app, gone))
         self._expect(app, forced)
         for name, task in self.model.items():
             if app in task.apps and name not in self.code[app]:
-                task.apps.discard(app)
+                task.apps.remove(app)
                 task.gone = task.gone or not task.apps
 
     @precondition(lambda self: self._changed())
@@ -128,8 +128,14 @@ class DeploysAndOperators(RuleBasedStateMachine):
             timing: Timing | None = code["schedule"]
             if task is None:
                 task = self.model[name] = Expected(code, code["enabled"])
-            task.code, task.gone = code, False
-            task.apps.add(app)
+            task.gone = False
+            if name in forced:
+                task.apps = [app]
+            elif app not in task.apps:
+                task.apps.append(app)
+            if task.apps[0] != app:
+                continue
+            task.code = code
             if name in forced:
                 task.enabled, task.overrides = code["enabled"], {}
                 task.cron = task.code_cron = None if timing is None else timing.cron
@@ -171,7 +177,7 @@ class DeploysAndOperators(RuleBasedStateMachine):
             record = found[name]
             code = task.code
             assert (record.description, record.enabled, record.deleted_from_code) == (code["description"], task.enabled, task.gone)
-            assert set(record.apps) == task.apps
+            assert record.apps == task.apps
             assert record.max_concurrency == task.overrides.get("max_concurrency", code["max_concurrency"])
             assert record.default_payload == task.overrides.get("default_payload", json.loads(code["default_payload"]))
             assert record.retention_days == task.overrides.get("retention_days")

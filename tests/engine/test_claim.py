@@ -33,7 +33,7 @@ async def claim():
     conn = await connect_async(sys.argv[1], "claimer")
     await conn.execute("SET lock_timeout = 0")  # however long the others take to come
     await conn.execute("SELECT pg_advisory_lock_shared(1)")
-    return len(await runs.claim(conn, worker=new_id(), queue="default", limit=10, lease_s=60))
+    return len(await runs.claim(conn, worker=new_id(), tasks="{work}", queue="default", limit=10, lease_s=60))
 
 async def main():
     print(sum(await asyncio.gather(*(claim() for _ in range(4)))))
@@ -66,7 +66,7 @@ async def test_one_of_many_connections_gets_the_job(engine: Engine) -> None:
         for _ in range(40):
             engine.enqueue("work")
             claims = await asyncio.gather(
-                *(store.claim(conn, worker=new_id(), queue="default", limit=5, lease_s=60) for conn in conns)
+                *(store.claim(conn, worker=new_id(), tasks="{work}", queue="default", limit=5, lease_s=60) for conn in conns)
             )
             assert sum(map(len, claims)) == 1
 
@@ -79,7 +79,7 @@ async def test_claimers_share_many_jobs_without_overlap(engine: Engine) -> None:
 
         async def claim_all(conn: psycopg.AsyncConnection[tuple[object, ...]]) -> list[str]:
             ids: list[str] = []
-            while got := await store.claim(conn, worker=new_id(), queue="default", limit=17, lease_s=60):
+            while got := await store.claim(conn, worker=new_id(), tasks="{work}", queue="default", limit=17, lease_s=60):
                 ids += [run.id for run in got]
             return ids
 
@@ -331,7 +331,7 @@ async def test_a_sweep_that_finds_much_goes_on_from_there(engine: Engine) -> Non
     engine.enqueue(work)
     queue = Queue("default", 1)
     async with await connect_async(engine.dsn, "claimer") as conn:
-        session = PostgresSession(conn, new_id())
+        session = PostgresSession(conn, new_id(), tasks="{work}")
         assert len(await queue.claim(session, 4, 60)) == 1
         engine.fill(work, 10)
         engine.conn.execute("UPDATE rota.job SET run_at = run_at - interval '1 hour' WHERE state = 'queued'")

@@ -27,7 +27,7 @@ async def session(dsn: str) -> AsyncIterator[AsyncConn]:
 
 
 async def claimed(session: AsyncConn, worker: Any) -> Run:
-    [run] = await store.claim(session, worker=worker, queue="default", limit=1, lease_s=60)
+    [run] = await store.claim(session, worker=worker, tasks="{work}", queue="default", limit=1, lease_s=60)
     return run
 
 

@@ -128,7 +128,7 @@ async def test_a_batch_of_endings_lets_in_as_many(engine: Engine) -> None:
     async with await connect_async(engine.dsn, "test") as conn:
         await store.promote(conn)
         worker = new_id()
-        runs = await store.claim(conn, worker=worker, queue="default", limit=10, lease_s=60)
+        runs = await store.claim(conn, worker=worker, tasks="{a,b,c}", queue="default", limit=10, lease_s=60)
         assert len(runs) == 6
         assert await store.complete(conn, worker=worker, runs=runs) == set()
     for name in names:

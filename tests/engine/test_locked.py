@@ -62,7 +62,7 @@ async def test_what_a_worker_gives_back_does_not_wait_for_locks(engine: Engine) 
     worker = new_id()
     ids = [engine.enqueue("work") for _ in range(3)]
     async with await connect_async(engine.dsn, "test") as session:
-        runs = await store.claim(session, worker=worker, queue="default", limit=3, lease_s=60)
+        runs = await store.claim(session, worker=worker, tasks="{work}", queue="default", limit=3, lease_s=60)
         with psycopg.connect(engine.dsn) as user:
             engine.enqueue("child", parents=[ids[0]], conn=user)
             await store.release(session, worker=worker, runs=runs[:2])

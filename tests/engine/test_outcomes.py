@@ -234,44 +234,6 @@ async def test_a_thread_that_does_not_listen_keeps_its_slot_and_is_reported(engi
     assert [event.run.id for event in engine.seen(ThreadStuck)] == [str(id)]
 
 
-@pytest.mark.req("Q14")
-async def test_an_unknown_task_fails_and_the_worker_lives_on(engine: Engine) -> None:
-    @engine.task
-    async def known() -> None: ...
-
-    async with engine.worker():
-        id = engine.enqueue("unknown")
-        await engine.ended(id, state="failed")
-        await engine.ended(engine.enqueue(known))
-    [run] = engine.runs(id)
-    assert run.error["type"] == "UnknownTask"
-    assert "'unknown'" in run.error["message"]
-    assert "known here: known" in run.error["message"]
-
-
-@pytest.mark.req("Q14")
-async def test_a_task_that_another_worker_knows_is_left_to_it(engine: Engine) -> None:
-    """A deploy is under way: the old worker has claimed a job that only the new one can run."""
-    ran: list[str] = []
-
-    @engine.task
-    async def old() -> None: ...
-
-    async def new() -> None:
-        ran.append("new")
-
-    async with engine.worker(concurrency=1):
-        other = Engine(engine.dsn, engine.conn)
-        other.task(new)
-        id = engine.enqueue(new.__name__)
-        await until(lambda: engine.outcomes(id) or ran)
-        assert engine.outcomes(id) == ["failed"]  # nobody knew it
-        async with other.worker(concurrency=1):
-            id = engine.enqueue(new.__name__, max_attempts=1)
-            await engine.ended(id)
-    assert ran == ["new"]
-
-
 @pytest.mark.req("Q15")
 async def test_every_attempt_is_a_row_of_its_own(engine: Engine) -> None:
     @engine.task(retry=Retry(base="0s", jitter="0s"))

@@ -32,6 +32,7 @@ HOT: dict[str, tuple[str, dict[str, Any], str]] = {
             "priority": -32768,
             "run_at": "-infinity",
             "id": NOBODY,
+            "tasks": "{work}",
             "limit": 500,
         },
         "job_ready",

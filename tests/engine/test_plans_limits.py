@@ -23,6 +23,7 @@ KEYS = 5_000
 FEW_PAGES = 100
 WORKER = new_id()
 CLAIM = {
+    "tasks": "{narrow,keyed,free}",
     "worker": WORKER,
     "queue": "default",
     "limit": 10,

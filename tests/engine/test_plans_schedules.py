@@ -31,8 +31,8 @@ NOBODY = UUID(int=0)
 IDLE: dict[str, tuple[str, dict[str, Any]]] = {
     name: (schedules.SQL[f"schedules_{name}"], parameters)
     for name, parameters in {
-        "due": {"limit": 100},
-        "next": {},
+        "due": {"apps": ["default"], "limit": 100},
+        "next": {"apps": ["default"]},
         "unplanned": {"after": NOBODY, "limit": 100},
         "failing": {},
         "deadlines": {},
@@ -113,7 +113,7 @@ def _live(engine: Session, caller: Session, rows: Rows, round: int) -> None:
     situation = f"round {round}"
     keys = [f"{round * 1000 + number:08}" for number in range(1, DUE + 1)]
     rows.conn.execute("UPDATE rota.schedule SET next_run_at = now() WHERE task = 'fetch' AND key = ANY (%s)", [keys])
-    fire = {"limit": 500, "id_time": str(new_id())[: schedules.ID_TIME]}
+    fire = {"apps": ["default"], "limit": 500, "id_time": str(new_id())[: schedules.ID_TIME]}
     fired = _check(engine, "fire", schedules.SQL["schedules_fire_recurring"], fire, DUE * PAGES_A_ROW, situation)
     assert fired[0][0] == DUE
     _check(engine, "heal", schedules.SQL["schedules_heal"], {"after": NOBODY, "limit": 5000}, DUE * PAGES_A_ROW, situation)

@@ -245,7 +245,7 @@ async def test_a_success_resets_the_backoff_and_the_flag(engine: Engine, rows: R
 async def test_a_task_that_nobody_knows_backs_off_too(engine: Engine, rows: Rows) -> None:
     clock = Clock(engine.conn)
     rows.ensure()
-    async with engine.worker(**QUICK):
+    async with engine.worker(unknown_task_after_s=0, **QUICK):
         rests = []
         for number in (1, 2, 3):
             row = await ran(rows, times=number)

@@ -51,7 +51,9 @@ async def test_a_slow_claim_moves_no_run_into_the_future(engine: Engine, session
     """The request took a minute to reach the database: the job started when it was there, not a minute later."""
     worker = new_id()
     id = engine.enqueue("work")
-    [run] = await store.claim(session, worker=worker, queue="default", limit=1, lease_s=600, now=time.monotonic() - 60)
+    [run] = await store.claim(
+        session, worker=worker, tasks="{work}", queue="default", limit=1, lease_s=600, now=time.monotonic() - 60
+    )
     claimed_at = engine.row(id).claimed_at
     run.arrived = run.started = time.monotonic()
     await end(session, worker, run, way)
@@ -64,7 +66,7 @@ async def test_a_clock_that_is_set_back_leaves_no_run_in_the_future(engine: Engi
     clock = Clock(engine.conn)
     worker = new_id()
     id = engine.enqueue("work")
-    [run] = await store.claim(session, worker=worker, queue="default", limit=1, lease_s=600, now=time.monotonic())
+    [run] = await store.claim(session, worker=worker, tasks="{work}", queue="default", limit=1, lease_s=600, now=time.monotonic())
     run.arrived = run.started = time.monotonic()
     run.took_s = 2.0
     clock.move(timedelta(hours=-1))
@@ -77,7 +79,7 @@ async def test_what_ends_in_its_own_transaction_took_as_long_as_it_took(engine: 
     """The clock of a transaction stands still: it must not cut the handler's time short."""
     worker = new_id()
     id = engine.enqueue("work")
-    [run] = await store.claim(session, worker=worker, queue="default", limit=1, lease_s=600, now=time.monotonic())
+    [run] = await store.claim(session, worker=worker, tasks="{work}", queue="default", limit=1, lease_s=600, now=time.monotonic())
     run.arrived = run.started = time.monotonic()
     async with session.transaction():
         await carry_out_async(AsyncPsycopgCarrier(session), store.hold(worker=worker, run=run))
@@ -91,7 +93,7 @@ async def test_what_ends_in_its_own_transaction_took_as_long_as_it_took(engine: 
 async def test_a_run_that_is_taken_from_a_dead_worker_ends_after_it_began(engine: Engine, session: AsyncConn) -> None:
     worker = new_id()
     id = engine.enqueue("work")
-    await store.claim(session, worker=worker, queue="default", limit=1, lease_s=600)
+    await store.claim(session, worker=worker, tasks="{work}", queue="default", limit=1, lease_s=600)
     Clock(engine.conn).move(timedelta(hours=-1))
     assert len(await store.rescue(session, dead=[worker])) == 1
     [recorded] = engine.runs(id)

@@ -186,7 +186,7 @@ async def test_what_happens_between_the_look_and_the_firing_counts(scheduling: S
     scheduling.create("minutely", MINUTELY)
     clock.move(MINUTE)
     async with scheduling.connection() as conn:
-        [due] = await store.due(conn, limit=10)  # outside a transaction, so nothing is locked
+        [due] = await store.due(conn, apps=["default"], limit=10)  # outside a transaction, so nothing is locked
         planned = plan(due.timing, due.due, due.now)
         match meanwhile:
             case "disabled":
@@ -211,7 +211,7 @@ async def test_who_disables_while_it_is_fired_waits_and_has_the_last_word(schedu
     clock.move(MINUTE)
     async with scheduling.connection() as conn:
         async with conn.transaction():
-            [due] = await store.due(conn, limit=10)
+            [due] = await store.due(conn, apps=["default"], limit=10)
             disabling = asyncio.create_task(asyncio.to_thread(scheduling.set_enabled, "minutely", False))
             waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
             async with await connect_async(scheduling.dsn, "test") as other:

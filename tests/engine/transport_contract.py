@@ -367,11 +367,8 @@ class TransportContract:
                     pulse.probe()
 
             await asyncio.to_thread(check)
-            assert await other.other_worker_knows("work", "default")
-            assert not await other.other_worker_knows("play", "default")
             assert await other.stop_dead(me) is True
             assert await other.stop_dead(me) is False
-            assert not await other.other_worker_knows("work", "default")
 
             def check_again() -> None:
                 with place.transport(me).open_pulse() as pulse:

@@ -89,7 +89,7 @@ class Lives(RuleBasedStateMachine):
         by = self.workers[worker]
         if paused:
             self._run(queues.pause(self.aconn, "default", reason=None))
-        claimed = self._run(runs.claim(self.aconn, worker=by, queue="default", limit=limit, lease_s=LEASE.total_seconds()))
+        claimed = self._run(runs.claim(self.aconn, worker=by, tasks="{work,narrow}", queue="default", limit=limit, lease_s=300))
         self._run(queues.resume(self.aconn, "default"))
         ready = [] if paused else [job for job in self.model.jobs.values() if job.state == "queued"]
         expected = sorted(ready, key=lambda job: (job.priority, job.run_at, job.id))[:limit]

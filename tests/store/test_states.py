@@ -164,7 +164,7 @@ async def test_an_ending_after_the_rescue_is_told_that_the_lease_is_lost(conn: C
     worker = given.start_worker(conn)
     given.enqueue(conn)
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as own:
-        [run] = await runs.claim(own, worker=worker, queue="default", limit=1, lease_s=60)
+        [run] = await runs.claim(own, worker=worker, tasks="{work}", queue="default", limit=1, lease_s=60)
         await runs.rescue(own, dead=[worker])
         run.outcome = "completed"
         assert await runs.finish(own, worker=worker, runs=[run]) == {run.id: None}

@@ -66,7 +66,7 @@ class Rows:
 
     def fire(self, limit: int = 500) -> int:
         """Enqueue the jobs of due rows, as a scheduler does; how many."""
-        parameters = {"limit": limit, "id_time": str(new_id())[: schedules.ID_TIME]}
+        parameters = {"apps": ["default"], "limit": limit, "id_time": str(new_id())[: schedules.ID_TIME]}
         row = self.conn.execute(schedules.SQL["schedules_fire_recurring"], parameters).fetchone()
         assert row is not None
         return row[0]  # type: ignore[no-any-return]

@@ -3849,6 +3849,7 @@ export interface components {
             host: string;
             pid: number;
             version: string;
+            app: string;
             queues: string[];
             tasks: string[];
             slots: number;

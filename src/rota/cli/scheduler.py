@@ -97,4 +97,10 @@ async def _tick(settings: Settings) -> tuple[Counter[str], list[str]]:
 
 def _scheduler(settings: Settings, events: Events) -> Scheduler:
     jobs = settings.jobs
-    return Scheduler(events, tick_s=jobs.scheduler_tick_s, look_s=jobs.poll_interval_ms / 1000, lock=jobs.scheduler_lock)
+    return Scheduler(
+        events,
+        apps=[settings.app.name],
+        tick_s=jobs.scheduler_tick_s,
+        look_s=jobs.poll_interval_ms / 1000,
+        lock=jobs.scheduler_lock,
+    )

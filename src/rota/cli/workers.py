@@ -26,11 +26,12 @@ def list_(as_json: JsonOption = False) -> None:
         print_json(found)
         return
     print_table(
-        ["id", "state", "host", "pid", "queues", "holds", "slots", "last seen", "started", "jobs"],
+        ["id", "state", "app", "host", "pid", "queues", "holds", "slots", "last seen", "started", "jobs"],
         [
             [
                 worker.id,
                 worker.state,
+                worker.app,
                 worker.host,
                 worker.pid,
                 worker.queues,

@@ -38,6 +38,12 @@ def _read_off(value: Any) -> Any:
     return "" if value == "off" else value
 
 
+def _read_span(value: Any) -> Any:
+    """Read `24h`, `30m` or `2d`; a number is seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value.strip()) if isinstance(value, str) else None
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]] if found else _refuse_bool(value)
+
+
 def _without_driver(value: Any) -> Any:
     """Turn SQLAlchemy's `postgresql+asyncpg://` into the `postgresql://` that libpq reads."""
     return re.sub(r"^(postgres(?:ql)?)\+\w+://", r"\1://", value) if isinstance(value, str) else value
@@ -45,6 +51,7 @@ def _without_driver(value: Any) -> Any:
 
 Whole = Annotated[int, BeforeValidator(_refuse_bool)]
 Seconds = Annotated[float, BeforeValidator(_refuse_bool)]
+Span = Annotated[float, BeforeValidator(_read_span)]  # in seconds, or as "24h"
 Weight = Annotated[Whole, Field(ge=1, le=1000)]
 Names = Annotated[tuple[str, ...], BeforeValidator(parse_list)]
 QueueName = Annotated[str, Field(pattern=r"^[a-z0-9_][a-z0-9_.-]{0,62}\Z")]
@@ -129,6 +136,13 @@ class JobsSettings(Section):
     )
     lease_duration_s: Seconds = Field(
         default=300, ge=30, le=3600, description="How long a worker holds a job without renewing its claim."
+    )
+    unknown_task_after: Span = Field(
+        default=86400,
+        ge=0,
+        le=31536000,
+        examples=["24h"],
+        description="How long a job waits for a worker that knows its task before it fails, in seconds or as `24h`; 0: not at all.",
     )
     heartbeat_s: Seconds = Field(default=10, ge=1, le=60, description="How often a worker says that it is alive.")
     shutdown_timeout_s: Seconds = Field(

@@ -30,7 +30,9 @@ BATCHES = 10  # at a look
 MAX_LIMIT = 1000
 MAX_NOTE_CHARS = 1000
 
-CONDITIONS = ("queue_stuck", "snapshot_held")  # kinds that say how things stand: they are over when it is otherwise
+UNKNOWN_S = 60.0  # how long a task may be unknown before there is an alert
+
+CONDITIONS = ("queue_stuck", "snapshot_held", "task_unknown")  # kinds that say how things stand: they are over when it is otherwise
 
 
 class Watch:
@@ -80,11 +82,16 @@ async def count_signals(conn: AsyncConn, *, batch: int = SIGNALS) -> int:
 
 
 async def look_at_conditions(conn: AsyncConn, settings: AlertSettings) -> None:
-    """Raises and resolves the alerts that say how things stand: queues that are behind, snapshots that are held."""
+    """Raises and resolves the alerts that say how things stand: queues that are behind, snapshots that are held, unknown tasks."""
     known = await store.active(conn, kinds=CONDITIONS)
     stuck, keep = await _stuck_queues(conn, settings, known)
     held = await _held_snapshots(conn, settings)
-    for kind, raised, kept in (("queue_stuck", stuck, keep), ("snapshot_held", held, {alert.subject for alert in held})):
+    unknown = await _unknown_tasks(conn)
+    for kind, raised, kept in (
+        ("queue_stuck", stuck, keep),
+        ("snapshot_held", held, {alert.subject for alert in held}),
+        ("task_unknown", unknown, {alert.subject for alert in unknown}),
+    ):
         async with conn.transaction():
             news = [
                 replace(alert, count=0 if (kind, alert.subject) in known else 1)
@@ -121,6 +128,20 @@ async def _held_snapshots(conn: AsyncConn, settings: AlertSettings) -> list[Aler
             details = {"kind": holder.kind, "name": holder.name, "next": finding.next}
             found.append(make_alert("snapshot_held", f"{holder.kind} {holder.name}", "warning", finding.sentence, details))
     return found
+
+
+async def _unknown_tasks(conn: AsyncConn) -> list[Alert]:
+    """Tasks whose jobs wait because no live worker knows them."""
+    return [
+        make_alert(
+            "task_unknown",
+            task,
+            "error",
+            f"no live worker knows task {task}: its jobs have waited for {span(age)}",
+            {"queues": queues, "age_s": round(age.total_seconds()), "next": "deploy workers with the code that has it"},
+        )
+        for task, age, queues in await store.unknown_tasks(conn, age_s=UNKNOWN_S)
+    ]
 
 
 async def list_alerts(

@@ -49,7 +49,9 @@ async def why(conn: AsyncConn, job_id: UUID) -> Explanation:
         return Explanation(job_id, "running", _running(job, workers))
     reasons = await _waiting(conn, job) + _not_due(job) + _cancel_requested(job) + _paused(job)
     reasons += _disabled(job) + _nobody(job, workers)
-    if job.state == "held" and not job.disabled:
+    if job.set_aside and not reasons:
+        reasons.append(Reason("ready", f"A worker that knows task {job.task!r} has just started, and takes the job in a moment."))
+    elif job.state == "held" and not job.disabled and not job.set_aside:
         reasons.append(Reason("held", await explain_limits(conn, job)))
     if not reasons:
         reasons = await _in_line(conn, job, workers)
@@ -168,12 +170,14 @@ def _nobody(job: LiveJob, workers: list[WorkerRecord]) -> list[Reason]:
         ]
     if not any(job.task in worker.tasks for worker in there):
         elsewhere = sorted({queue for worker in live if job.task in worker.tasks for queue in worker.queues})
-        known = f"; those who know it work {', '.join(elsewhere)} only" if elsewhere else ""
+        known = f"; workers that know it serve {', '.join(elsewhere)} only" if elsewhere else ""
+        of_queue = f" of queue {job.queue!r}" if elsewhere else ""
+        remedy = f"serve queue {job.queue!r} with them" if elsewhere else "deploy workers with the code that has it"
         return [
             Reason(
                 "task_unknown",
-                f"No live worker of queue {job.queue!r} has a task {job.task!r} in its code{known}: "
-                "deploy the code that has it. A worker that claims the job before that fails it as unknown.",
+                f"No live worker{of_queue} knows task {job.task!r}{known}. The job waits, uncharged, for one that does: "
+                f"{remedy}. After jobs.unknown_task_after without one it fails.",
             )
         ]
     return []

@@ -98,7 +98,7 @@ async def sync_definitions(
     specs = list(specs)
     forced = _read_force(specs, force)
     done = await _carry_out(conn, _sync(specs, app, list(queues), limits, forced))
-    await _carry_out(conn, schedule_sync.sync(specs, force=forced))
+    await _carry_out(conn, schedule_sync.sync(specs, app=app, force=forced))
     gone = [change.task for change in await _gone(conn, specs, app) if change.kind == "gone"]
     done.gone = await _carry_out(conn, task_sync.leave(app, gone)) if gone else []
     return done
@@ -108,6 +108,7 @@ async def plan(conn: AsyncConn, specs: Iterable[TaskSpec], *, app: str = DEFAULT
     """What a sync of this code would change, what operators have changed, and which live jobs the code could not run."""
     code = {spec.name: spec for spec in specs}
     known = await _carry_out(conn, task_sync.read_known(code))
+    task_sync.check_owners([define(spec) for spec in code.values()], known, app=app)
     schedules = await tasks_read.schedules(conn, code)
     changes = [change for spec in code.values() if (change := _compare(spec, known.get(spec.name), app)) is not None]
     changes += await _gone(conn, code.values(), app)

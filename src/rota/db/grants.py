@@ -18,7 +18,7 @@ Kind = Literal["read", "operate"]
 
 _SEEN = (
     "migration", "job", "run", "jobs", "job_key", "job_edge", "job_edit", "job_count", "queue", "task", "task_stat", "worker",
-    "schedule", "occurrence", "lock", "limit_look", "limit_use", "log", "alert", "webhook_delivery",
+    "schedule", "occurrence", "lock", "unknown_task", "app_uptime", "limit_look", "limit_use", "log", "alert", "webhook_delivery",
 )  # fmt: skip
 # What Rota's own statements write on behalf of an operator.
 _OPERATED = {

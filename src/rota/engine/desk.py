@@ -8,10 +8,8 @@ from uuid import UUID
 
 from rota.db.connection import AsyncConn, connect_async
 from rota.db.pool import AsyncPool, Pool
-from rota.engine.postgres import PostgresSession
 from rota.engine.threads import Threads
 from rota.events import Events
-from rota.model.run import Run
 
 
 class Desk:
@@ -50,11 +48,6 @@ class Desk:
     async def connect(self, name: str) -> AsyncConn:
         """A connection like those of the worker's own services, for handlers that do the engine's work."""
         return await connect_async(self._dsn, name, pooled=self.pooled)
-
-    async def other_worker_knows(self, run: Run) -> bool:
-        """Whether another live worker could run this task."""
-        async with (await self.async_pool()).connection() as conn:
-            return await PostgresSession(conn, self.worker_id).other_worker_knows(run.task, run.queue)
 
     async def close(self) -> None:
         """Closes the pools and lets the threads end."""

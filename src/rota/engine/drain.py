@@ -38,7 +38,7 @@ class Drain:
         self._options = options
         self._events = events
         worker = new_id()
-        self._transport: Transport = PostgresTransport(dsn, worker, pooled=options.pooled)
+        self._transport: Transport = PostgresTransport(dsn, worker, tasks=tasks, pooled=options.pooled)
         self._holdings = Holdings()
         self._desk = Desk(dsn, worker, size=options.concurrency, pooled=options.pooled)
         self._quarantine = Quarantine(self._desk, dsn, options.logs)

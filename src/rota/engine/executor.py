@@ -12,13 +12,10 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-import psycopg
-from psycopg_pool import PoolTimeout
-
 from rota.engine import django_connections
 from rota.engine.context import Context
 from rota.engine.desk import Desk
-from rota.errors import JobTimeout, UnknownTask, WorkerCrashed
+from rota.errors import JobTimeout, WorkerCrashed
 from rota.events import Events, RunInterrupted, RunRaised
 from rota.model.outcome import Cancel, RetryAfter, Snooze
 from rota.model.recurrence import read_next
@@ -79,17 +76,14 @@ class Executor:
         if run.started - run.leased > self._lease_s:
             run.state = "lost"  # the process was stopped for so long that somebody else has the job by now
             return
-        spec = self._tasks.get(run.task)
+        spec = self._tasks[run.task]  # a claim takes only tasks that the worker knows
         run.book = self._book
         try:
-            if spec is None:
-                await self._refuse_unknown(run)
-            else:
-                slot.deadline = self._deadline(run, spec)
-                value = await self._perform(slot, run, spec)
-                self._normalise(run, value, spec)
-                if run.interrupted is not None:
-                    self._settle_interrupted(run, spec, finished=value is not None or not run.heard)
+            slot.deadline = self._deadline(run, spec)
+            value = await self._perform(slot, run, spec)
+            self._normalise(run, value, spec)
+            if run.interrupted is not None:
+                self._settle_interrupted(run, spec, finished=value is not None or not run.heard)
         except asyncio.CancelledError as error:
             if run.interrupted is None:
                 if slot.closing:
@@ -161,12 +155,12 @@ class Executor:
         with secrets_known(run.secrets):
             return redact_text(clean_text(reason))
 
-    def _settle_interrupted(self, run: Run, spec: TaskSpec | None, *, finished: bool) -> None:
+    def _settle_interrupted(self, run: Run, spec: TaskSpec, *, finished: bool) -> None:
         if run.state is not None:
             return
         match run.interrupted:
             case "timeout":
-                timeout_s = _timeout(run, spec) if spec else None
+                timeout_s = _timeout(run, spec)
                 self._fail(run, JobTimeout(f"Job exceeded timeout of {timeout_s:g}s"), spec)
             case "lost":
                 run.state = "lost"
@@ -178,7 +172,7 @@ class Executor:
                     {"type": "Shutdown", "message": "its worker stopped before it ended"},
                 )
 
-    def _fail(self, run: Run, error: BaseException, spec: TaskSpec | None) -> None:
+    def _fail(self, run: Run, error: BaseException, spec: TaskSpec) -> None:
         if run.state is not None:
             return
         run.outcome = "failed"
@@ -192,35 +186,16 @@ class Executor:
         # The end of a scheduled job is for its recurring row to judge, which knows how often it has failed.
         if not run.is_scheduled or run.charged < run.max_attempts:
             own = run.details and run.details["retry"]
-            policy = Retry.from_json(own) if own else spec.retry if spec else Retry()
+            policy = Retry.from_json(own) if own else spec.retry
             run.delay_s = policy.delay(max(run.charged, 1), self._random).total_seconds()
             if (asked_s := run.error.get("retry_after_s")) is not None:  # by the server that a call was made to
                 run.delay_s = max(float(asked_s), run.delay_s)
         self._events.emit(RunRaised(run, error))
 
-    async def _refuse_unknown(self, run: Run) -> None:
-        if await self._another_knows(run):
-            # A deploy is under way: the job is for the workers that have the new code.
-            run.outcome, run.delay_s = "snoozed", 1.0
-            return
-        known = ", ".join(sorted(name for name, task in self._tasks.items() if not task.system)) or "none"
-        self._fail(
-            run,
-            UnknownTask(f"no task named {run.task!r} is defined here or in any other live worker (known here: {known})"),
-            None,
-        )
-        run.retryable = False
-
-    async def _another_knows(self, run: Run) -> bool:
-        try:
-            return await self._desk.other_worker_knows(run)
-        except (psycopg.Error, PoolTimeout):
-            return True  # that nobody can be asked now is not the job's fault: look again in a moment
-
     def settle_unstarted(self, run: Run) -> None:
         """Ends a run that was told to stop before its handler had begun."""
         run.started = monotonic()
-        self._settle_interrupted(run, self._tasks.get(run.task), finished=False)
+        self._settle_interrupted(run, self._tasks[run.task], finished=False)
 
     def interrupt(self, slot: Slot, reason: str) -> None:
         """Tells a slot's handler to stop, and the world that it was told."""

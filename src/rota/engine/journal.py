@@ -28,6 +28,7 @@ class Journal:
             e.RunLeaseLost: self._lease_lost,
             e.RunsReleased: self._released,
             e.RunRescued: self._rescued,
+            e.UnknownFailed: self._unknown_failed,
             e.ThreadStuck: self._thread_stuck,
             e.WorkerStarted: self._started,
             e.WorkerBroken: self._broken,
@@ -77,6 +78,9 @@ class Journal:
             state=event.state,
             from_worker=str(event.worker_id),
         )
+
+    def _unknown_failed(self, event: e.UnknownFailed) -> None:
+        self._log.error(event.name, task=event.task, queue=event.queue, failed=event.count)
 
     def _thread_stuck(self, event: e.ThreadStuck) -> None:
         self._log.warning(event.name, **_of(event.run), note="a thread cannot be stopped; isolate=True handlers can")

@@ -29,6 +29,7 @@ class WorkerOptions:
     concurrency: int = 4
     poll_interval_s: float = 1.0
     lease_s: float = 300.0
+    unknown_task_after_s: float = 86400.0  # how long a job may wait for a worker that knows its task
     heartbeat_s: float = 10.0
     shutdown_timeout_s: float = 30.0
     scheduler: bool = True  # whether it also looks after schedules

@@ -6,9 +6,10 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from importlib.metadata import version
 from time import monotonic
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -22,9 +23,10 @@ from rota.errors import DISTRIBUTION
 from rota.model.limits import NO_LIMITS, Limited, QueueLimits
 from rota.model.position import START, Position
 from rota.model.run import Run
-from rota.model.task import TaskSpec
+from rota.model.task import DEFAULT_APP, TaskSpec
 from rota.store import jobs_change, schedule_sync, tasks, workers
 from rota.store import runs as store
+from rota.store.task_sync import text_array
 
 Answer = TypeVar("Answer")
 
@@ -34,14 +36,17 @@ PLANS_LAST_S = 1.0  # the plan for an empty table reads all of a full one, and a
 class PostgresTransport:
     """A worker's connections. Behind a transaction pooler (`pooled`) sessions have no settings and cannot be woken."""
 
-    def __init__(self, dsn: str, worker: UUID, *, pooled: bool = False) -> None:
+    def __init__(self, dsn: str, worker: UUID, *, tasks: Collection[str], app: str = DEFAULT_APP, pooled: bool = False) -> None:
         self._dsn = dsn
         self._worker = worker
+        self._tasks = text_array(tasks)
+        self._app = app
         self._pooled = pooled
 
     async def open(self, name: str) -> PostgresSession:
         """A connection of its own for each part of a worker."""
-        return PostgresSession(await connect_async(self._dsn, name, pooled=self._pooled), self._worker, pooled=self._pooled)
+        conn = await connect_async(self._dsn, name, pooled=self._pooled)
+        return PostgresSession(conn, self._worker, tasks=self._tasks, app=self._app, pooled=self._pooled)
 
     @contextmanager
     def open_pulse(self) -> Iterator[PostgresPulse]:
@@ -53,11 +58,13 @@ class PostgresTransport:
 class PostgresSession:
     """A connection that commits each statement."""
 
-    __slots__ = ("_planned", "_pooled", "_worker", "conn")
+    __slots__ = ("_app", "_planned", "_pooled", "_tasks", "_worker", "conn")
 
-    def __init__(self, conn: AsyncConn, worker: UUID, *, pooled: bool = False) -> None:
+    def __init__(self, conn: AsyncConn, worker: UUID, *, tasks: str = "{}", app: str = DEFAULT_APP, pooled: bool = False) -> None:
         self.conn = conn
         self._worker = worker
+        self._tasks = tasks  # that it knows, as PostgreSQL writes an array
+        self._app = app
         self._pooled = pooled
         self._planned = monotonic()
 
@@ -80,16 +87,33 @@ class PostgresSession:
 
     async def claim(self, queue: str, limit: int, *, lease_s: float, after: Position = START, now: float = 0.0) -> list[Run]:
         """Takes up to `limit` ready jobs of a queue, in their order."""
-        worker = self._worker
-        return await store.claim(self.conn, worker=worker, queue=queue, limit=limit, lease_s=lease_s, after=after, now=now)
+        return await store.claim(
+            self.conn, worker=self._worker, tasks=self._tasks, queue=queue, limit=limit, lease_s=lease_s, after=after, now=now
+        )
 
     async def promote(self) -> tuple[int, float | None, Limited]:
         """Makes ready what is due and within its limits."""
         return await store.promote(self.conn)
 
-    async def hold_disabled(self, queue: str) -> int:
-        """Holds ready jobs of disabled tasks until those are enabled, some of a queue at a time; how many."""
-        return await tasks.hold_disabled(self.conn, queue=queue)
+    async def set_aside(self, queue: str) -> int:
+        """Move jobs of disabled and of unknown tasks out of the way of claims."""
+        return await tasks.set_aside(self.conn, queue=queue, known=self._tasks)
+
+    async def take_back(self, queues: Collection[str]) -> int:
+        """Put jobs back in line that were set aside and that this worker can run."""
+        return await tasks.take_back(self.conn, queues=text_array(queues), known=self._tasks)
+
+    async def overdue_unknown(self, patience_s: float) -> list[tuple[str, str, datetime]]:
+        """Note that the application has a live worker; return the tasks that have stayed unknown for too long."""
+        return await tasks.overdue(self.conn, app=self._app, patience_s=patience_s)
+
+    async def task_names(self) -> list[str]:
+        """The users' tasks that some code has."""
+        return await tasks.names(self.conn)
+
+    async def fail_unknown(self, queue: str, task: str, until: datetime, error: Mapping[str, Any]) -> int:
+        """Fail some jobs of an unknown task."""
+        return await tasks.fail_unknown(self.conn, queue=queue, task=task, until=until, error=error)
 
     async def hold_back(self, runs: Sequence[Run]) -> None:
         """Returns unstarted jobs, uncharged, to wait for a place within a limit."""
@@ -98,10 +122,6 @@ class PostgresSession:
     async def cancel_requested(self) -> list[tuple[str, int]]:
         """This worker's running jobs that somebody wants to stop."""
         return await store.cancel_requested(self.conn, worker=self._worker)
-
-    async def other_worker_knows(self, task: str, queue: str) -> bool:
-        """Whether another live worker could run this task."""
-        return await workers.knows_task(self.conn, id=self._worker, task=task, queue=queue)
 
     async def listen(self) -> bool:
         """Listens, unless a pooler would hand the session to others."""
@@ -200,13 +220,14 @@ class PostgresPulse:
     ) -> None:
         """Makes the worker known, with its tasks, queues and schedules."""
         tasks.sync(self._conn, tasks=specs, queues=queues, limits=limits, app=app)
-        carry_out(PsycopgCarrier(self._conn), atomically(schedule_sync.sync(specs), autocommits=True))
+        carry_out(PsycopgCarrier(self._conn), atomically(schedule_sync.sync(specs, app=app), autocommits=True))
         workers.register(
             self._conn,
             id=self._worker,
             host=socket.gethostname(),
             pid=os.getpid(),
             version=version(DISTRIBUTION),
+            app=app,
             queues=queues,
             tasks=sorted(spec.name for spec in specs),
             slots=slots,

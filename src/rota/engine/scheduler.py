@@ -15,6 +15,7 @@ from rota.errors import UsageError
 from rota.events import DeadlineMissed, Events, ScheduleFailing, ScheduleRefused, SchedulesFired
 from rota.model.firing import Firing, plan
 from rota.model.ids import new_id
+from rota.model.task import DEFAULT_APP
 from rota.store import schedules as store
 from rota.store.schedules import Due, Fired
 
@@ -35,8 +36,11 @@ class Scheduler:
 
     name = "scheduler"
 
-    def __init__(self, events: Events, *, tick_s: float = 15.0, look_s: float = 1.0, lock: bool = False) -> None:
+    def __init__(
+        self, events: Events, *, apps: Sequence[str] = (DEFAULT_APP,), tick_s: float = 15.0, look_s: float = 1.0, lock: bool = False
+    ) -> None:
         self._events = events
+        self._apps = list(apps)  # whose schedules it fires, beside those of tasks that belong to no application
         self._tick_s = tick_s
         self._look_s = look_s  # schedules made meanwhile by others are found at the next look
         self._lock = lock
@@ -55,7 +59,7 @@ class Scheduler:
                     await self.look_around(conn)
                     continue
                 # Asked before, not after: what becomes due between the two would look as if somebody had it locked.
-                elif (next_s := await store.next_s(conn)) is None or next_s > 0:
+                elif (next_s := await store.next_s(conn, apps=self._apps)) is None or next_s > 0:
                     rest_s = self._rest_s(next_s)
                 elif (await self.run_once(conn)).schedules:
                     continue
@@ -80,7 +84,7 @@ class Scheduler:
         """Fires some of what is due."""
         done = await self._fire_due(conn)
         # In turn, so that a million recurring rows do not make the others late.
-        recurring, made = await store.fire_recurring(conn, limit=RECURRING_BATCH)
+        recurring, made = await store.fire_recurring(conn, apps=self._apps, limit=RECURRING_BATCH)
         done = Fired(done.schedules + recurring, done.jobs + made, done.skipped + recurring - made)
         if done.schedules:
             self._events.emit(SchedulesFired(*done))
@@ -102,7 +106,7 @@ class Scheduler:
 
     async def _fire_due(self, conn: AsyncConn) -> Fired:
         async with conn.transaction():
-            due = await store.due(conn, limit=BATCH)
+            due = await store.due(conn, apps=self._apps, limit=BATCH)
             if not due:
                 return Fired(0, 0, 0)
             planned, refused = await self._planned(conn, due)

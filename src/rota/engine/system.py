@@ -12,6 +12,7 @@ from rota.model.payload import PayloadSchema
 from rota.model.retry import Retry
 from rota.model.schedule import Timing, cron
 from rota.model.task import TaskSpec
+from rota.store.workers import live_apps
 
 TICK = "rota.tick"
 FIRST = -32768  # what makes others' work due must not wait behind it
@@ -22,7 +23,8 @@ async def tick(ctx: Context) -> int:
     desk = desk_of(ctx)
     conn = await desk.connect("tick")
     try:
-        return await Scheduler(desk.events).tick(conn)
+        # Of every application that has a live worker: only one of them gets this job.
+        return await Scheduler(desk.events, apps=await live_apps(conn)).tick(conn)
     finally:
         await close_quietly(conn)
 

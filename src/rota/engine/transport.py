@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
@@ -49,23 +50,34 @@ class Session(Protocol):
     # Work
 
     async def claim(self, queue: str, limit: int, *, lease_s: float, after: Position = START, now: float = 0.0) -> list[Run]:
-        """Hands out up to `limit` ready jobs of a queue, in their order, each to one worker only. `after` is a hint where in that
-        order to begin, `now` the monotonic time of the call."""
+        """Hands out up to `limit` ready jobs of a queue whose tasks the worker knows, in their order, each to one worker only.
+        `after` is a hint where in that order to begin, `now` the monotonic time of the call."""
 
     async def promote(self) -> tuple[int, float | None, Limited]:
         """Makes ready what is due and within its limits; says how many, in how many seconds to look again, and what has limits."""
 
-    async def hold_disabled(self, queue: str) -> int:
-        """Takes some jobs of disabled tasks, which no claim hands out, out of the way of claims; says how many."""
+    async def set_aside(self, queue: str) -> int:
+        """Take some jobs that no claim hands out, of disabled tasks and of tasks that no live worker knows, out of the way of
+        claims; return how many."""
+
+    async def take_back(self, queues: Collection[str]) -> int:
+        """Put some jobs back in line that were set aside and that this worker can run; return how many."""
+
+    async def overdue_unknown(self, patience_s: float) -> list[tuple[str, str, datetime]]:
+        """Note that the worker's application is live; return the tasks, as (queue, task, until), whose jobs that were set aside
+        until then have waited for `patience_s` while it was."""
+
+    async def task_names(self) -> list[str]:
+        """The names of all tasks that some code has."""
+
+    async def fail_unknown(self, queue: str, task: str, until: datetime, error: Mapping[str, Any]) -> int:
+        """Fail some jobs of a task that no live worker knows; return how many."""
 
     async def hold_back(self, runs: Sequence[Run]) -> None:
         """Takes back unstarted jobs, uncharged, to wait for a place within a limit."""
 
     async def cancel_requested(self) -> list[tuple[str, int]]:
         """The (id, token) of this worker's jobs that somebody wants to stop."""
-
-    async def other_worker_knows(self, task: str, queue: str) -> bool:
-        """Whether another live worker could run this task."""
 
     # Wake-ups are hints: they may be lost, or come for nothing.
 

@@ -17,13 +17,13 @@ from rota.engine.options import WorkerOptions
 from rota.engine.service import Line
 from rota.engine.tally import FLUSH_EVERY_S, MERGE_EVERY_S, Tally, merge_stats
 from rota.engine.transport import Session
+from rota.engine.unknown_tasks import LOOK_S, UnknownTasks
 from rota.events import DatabaseLost, Events, RunRescued, RunsReleased, WorkerDied
 
 ANSWER_WITHIN_S = 30.0
 RESCUE_BATCH = 500
 KEY_BATCH = 1000
 KEY_BATCHES = 20  # at a time
-HOLD_BATCHES = 20  # the same
 STALE_BUFFER_S = 0.25  # claimed ahead and still not started: somebody else may be free
 
 
@@ -52,12 +52,15 @@ class Upkeep:
         self._events = events
         self._interrupt = interrupt
         self._missing_since: dict[tuple[UUID, str], float] = {}  # by worker and session
+        unknown = UnknownTasks(options, events)
         self._duties: list[Duty[Session]] = [
             Duty(0.5, self.rescue_from_dead),
             Duty(min(5.0, options.lease_s / 4), self.rescue_expired),
             Duty(0.5, self.cancel_requested),
             Duty(0.1, self.return_stale),
-            Duty(0.5, self.hold_disabled),
+            Duty(LOOK_S, unknown.set_aside),
+            Duty(LOOK_S, unknown.take_back),
+            Duty(min(5.0, max(options.unknown_task_after_s / 4, 0.5)), unknown.fail_overdue),
             Duty(options.heartbeat_s, self.return_unknown),
             Duty(60.0, self.forget_keys),
             Duty(3600.0, self.tidy),
@@ -136,13 +139,6 @@ class Upkeep:
         if stale := self._holdings.take_unstarted(STALE_BUFFER_S):
             await session.release(stale)
             self._events.emit(RunsReleased(len(stale), "slots are taken by slow jobs"))
-
-    async def hold_disabled(self, session: Session) -> None:
-        """Clears the way for claims: what waits for its task to be enabled may be very much."""
-        for queue in self._options.queues:
-            for _ in range(HOLD_BATCHES):
-                if not await session.hold_disabled(queue):
-                    break
 
     async def return_unknown(self, session: Session) -> None:
         """Gives back claims whose answer never arrived, unless one may be arriving now."""

@@ -53,7 +53,7 @@ class Worker:
         self.options = options or WorkerOptions()
         self.events = events or Events()
         self._dsn = dsn
-        self._transport: Transport = PostgresTransport(dsn, self.id, pooled=self.options.pooled)
+        self._transport: Transport = PostgresTransport(dsn, self.id, tasks=tasks, app=self.options.app, pooled=self.options.pooled)
         self._tasks = tasks
         self._duties = duties
         self._stops = 0
@@ -147,7 +147,11 @@ class Worker:
         if not options.scheduler:
             return []
         scheduler = Scheduler(
-            self.events, tick_s=options.scheduler_tick_s, look_s=options.poll_interval_s, lock=options.scheduler_lock
+            self.events,
+            apps=[options.app],
+            tick_s=options.scheduler_tick_s,
+            look_s=options.poll_interval_s,
+            lock=options.scheduler_lock,
         )
         serving = keep_serving(scheduler, self._dsn, self.events, pooled=options.pooled)
         return [asyncio.create_task(serving, name="rota-scheduler")]
@@ -162,6 +166,8 @@ class Worker:
 
     async def _registered(self, heartbeat: Heartbeat) -> bool:
         while not heartbeat.registered.is_set():
+            if heartbeat.refusal is not None:
+                raise heartbeat.refusal
             if self._stopping.is_set():
                 return False
             await asyncio.sleep(0.02)

@@ -16,6 +16,7 @@ KINDS = {
     "schedule_failing": "Recurring rows of a task keep failing although they back off as far as they may.",
     "schedule_refused": "A schedule that cannot be fired was switched off.",
     "queue_stuck": "The oldest ready job of a queue has waited longer than alerts.queue_age_s; paused queues do not count.",
+    "task_unknown": "Jobs have waited for a minute or longer because no live worker knows their task.",
     "worker_died": "A worker is gone without a word, and its jobs were taken from it.",
     "snapshot_held": "A session, slot or standby keeps dead rows from being removed: every claim gets slower.",
 }

@@ -90,6 +90,11 @@ async def queue_ages(conn: AsyncConn, *, age_s: float) -> list[tuple[str, timede
     return await (await conn.execute(SQL["alerts_queue_ages"], {"age_s": age_s})).fetchall()
 
 
+async def unknown_tasks(conn: AsyncConn, *, age_s: float) -> list[tuple[str, timedelta, list[str]]]:
+    """Tasks that no live worker has known for so long although jobs wait for them: (task, for how long, queues)."""
+    return await (await conn.execute(SQL["alerts_unknown_tasks"], {"age_s": age_s})).fetchall()
+
+
 async def resolve(conn: AsyncConn, *, kind: str, but: Collection[str]) -> int:
     """Ends the alerts of a kind, except for these subjects; how many."""
     return (await conn.execute(SQL["alerts_resolve"], {"kind": kind, "but": list(but)})).rowcount

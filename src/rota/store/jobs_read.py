@@ -133,6 +133,7 @@ class LiveJob:
     pause_reason: str | None
     max_concurrency: int | None
     disabled: bool  # its task is
+    set_aside: bool  # no live worker knew its task
     disabled_at: datetime | None
     disabled_by: str | None
     disable_reason: str | None

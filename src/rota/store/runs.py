@@ -26,13 +26,15 @@ _by_id = attrgetter("id")
 
 
 async def claim(
-    conn: AsyncConn, *, worker: UUID, queue: str, limit: int, lease_s: float, after: Position = START, now: float = 0.0
+    conn: AsyncConn, *, worker: UUID, tasks: str, queue: str, limit: int, lease_s: float, after: Position = START, now: float = 0.0
 ) -> list[Run]:
-    """Takes up to `limit` ready jobs of a queue, in their order. `now` is the monotonic time of the call."""
+    """Take up to `limit` ready jobs of a queue, in their order, of the tasks that the worker knows: an array as PostgreSQL writes
+    it. `now` is the monotonic time of the call."""
     cursor = await conn.execute(
         SQL["runs_claim"],
         {
             "worker": worker,
+            "tasks": tasks,
             "queue": queue,
             "limit": limit,
             "lease_s": lease_s,

@@ -10,17 +10,20 @@ from typing import Any
 from rota.db.steps import Steps
 from rota.model.schedule import Timing
 from rota.model.schedule_record import ScheduleRecord
-from rota.model.task import SYSTEM_PREFIX, TaskSpec
+from rota.model.task import DEFAULT_APP, SYSTEM_PREFIX, TaskSpec
 from rota.store import schedule_changes as store
+from rota.store import task_sync
 
 
-def sync(specs: Iterable[TaskSpec], *, force: Collection[str] = ()) -> Steps[None]:
+def sync(specs: Iterable[TaskSpec], *, app: str = DEFAULT_APP, force: Collection[str] = ()) -> Steps[None]:
     """Create and update the schedules that code gives these tasks, under the tasks' names.
 
     What an operator has changed stays as it is, and what an operator has deleted stays deleted. For tasks in `force` the schedule
-    becomes what code says, or is removed.
+    becomes what code says, or is removed. Tasks that another application defines are left to that one.
     """
     specs = list(specs)
+    shared = yield from task_sync.defined_elsewhere([spec.name for spec in specs], app=app)
+    specs = [spec for spec in specs if spec.name not in shared]
     yield from ensure_always(specs)
     timings = {spec.name: spec.schedule for spec in specs if spec.schedule is not None}
     yield from _remove([spec.name for spec in specs if spec.name in force and spec.schedule is None])

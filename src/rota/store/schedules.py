@@ -49,9 +49,9 @@ class MissedDeadline(NamedTuple):
     due: datetime
 
 
-async def due(conn: AsyncConn, *, limit: int) -> list[Due]:
-    """Lock due cron, interval and init schedules, those of the highest priority first, then those that have waited longest."""
-    rows = await (await conn.execute(SQL["schedules_due"], {"limit": limit})).fetchall()
+async def due(conn: AsyncConn, *, apps: Sequence[str], limit: int) -> list[Due]:
+    """Lock due cron, interval and init schedules of these applications: the highest priority first, then the longest wait."""
+    rows = await (await conn.execute(SQL["schedules_due"], {"apps": apps, "limit": limit})).fetchall()
     return [
         Due(
             id, _utc(due), _utc(now),
@@ -71,17 +71,18 @@ async def fire(conn: AsyncConn, firings: Iterable[tuple[Due, Firing]]) -> Fired:
     return Fired(*row)
 
 
-async def fire_recurring(conn: AsyncConn, *, limit: int) -> tuple[int, int]:
-    """Enqueues the jobs of due recurring rows: how many rows were due, and how many jobs that made."""
-    parameters = {"limit": limit, "id_time": str(new_id())[:ID_TIME]}
+async def fire_recurring(conn: AsyncConn, *, apps: Sequence[str], limit: int) -> tuple[int, int]:
+    """Enqueue the jobs of due recurring rows of these applications, up to `limit` a task: how many rows were due, and how many jobs
+    that made."""
+    parameters = {"apps": apps, "limit": limit, "id_time": str(new_id())[:ID_TIME]}
     row = await (await conn.execute(SQL["schedules_fire_recurring"], parameters)).fetchone()
     assert row is not None
     return row[0], row[1]
 
 
-async def next_s(conn: AsyncConn) -> float | None:
-    """In how many seconds something is due, None if nothing is."""
-    row = await (await conn.execute(SQL["schedules_next"])).fetchone()
+async def next_s(conn: AsyncConn, *, apps: Sequence[str]) -> float | None:
+    """In how many seconds something of these applications is due, None if nothing is."""
+    row = await (await conn.execute(SQL["schedules_next"], {"apps": apps})).fetchone()
     assert row is not None
     seconds: float | None = row[0]
     return seconds

@@ -9,7 +9,17 @@ from typing import Any
 
 from rota.db import queries
 from rota.db.steps import Query, Steps
-from rota.model.definition import Definition, Overrides, TaskRecord, define, effective, hash_definition
+from rota.errors import TaskOwned
+from rota.model.definition import (
+    Definition,
+    Overrides,
+    TaskRecord,
+    define,
+    effective,
+    hash_definition,
+    parameters_of,
+    show_parameters,
+)
 from rota.model.limits import NO_LIMITS, QueueLimits
 from rota.model.task import DEFAULT_APP, TaskSpec
 
@@ -33,6 +43,7 @@ def sync(specs: Iterable[TaskSpec], *, app: str = DEFAULT_APP, force: Collection
     """
     definitions = {spec.name: define(spec) for spec in sorted(specs, key=lambda spec: spec.name)}  # in one order: no deadlocks
     known = yield from read_known(definitions)
+    check_owners(definitions.values(), known, app=app, force=force)
     done = Synced()
     for name, definition in definitions.items():
         digest = hash_definition(definition)
@@ -45,6 +56,7 @@ def sync(specs: Iterable[TaskSpec], *, app: str = DEFAULT_APP, force: Collection
             continue
         record = yield from get_stored(name)
         if record is not None and (name in force or not is_current(record, digest, app)):
+            check_owners([definition], {name: record}, app=app, force=force)
             yield Query(SQL["tasks_update"], (json.dumps(_merged(record, definition, digest, app, name in force)),), rows=False)
             (done.returned if record.deleted_from_code else done.changed).append(name)
     if touched := done.changed + done.returned:
@@ -71,6 +83,12 @@ def of_app(app: str) -> Steps[list[str]]:
     """The tasks that an application had in its code when it was last seen."""
     rows = yield Query(SQL["tasks_of_app"], (app,))
     return [name for (name,) in rows]
+
+
+def defined_elsewhere(names: Iterable[str], *, app: str) -> Steps[set[str]]:
+    """Those of these tasks that another application defines."""
+    rows = yield Query(SQL["tasks_defined_elsewhere"], (text_array(names), app))
+    return {name for (name,) in rows}
 
 
 def read_known(names: Iterable[str]) -> Steps[dict[str, TaskRecord]]:
@@ -106,8 +124,31 @@ def override(record: TaskRecord, overrides: Overrides) -> Steps[None]:
 
 
 def is_current(record: TaskRecord, digest: str, app: str) -> bool:
-    """Whether a task is stored as its code, with this hash, defines it."""
-    return record.definition_hash == digest and app in record.apps and not record.deleted_from_code
+    """Whether a task is stored as its code, with this hash, defines it; of several applications the first one defines it."""
+    if app not in record.apps or record.deleted_from_code:
+        return False
+    return record.definition_hash == digest or not _defines(app, record)
+
+
+def check_owners(
+    definitions: Iterable[Definition], known: Mapping[str, TaskRecord], *, app: str, force: Collection[str] = ()
+) -> None:
+    """Refuse tasks of this application that another one has under the same name with other arguments."""
+    for definition in definitions:
+        record = known.get(definition["name"])
+        if record is None or record.system or _defines(app, record) or record.name in force:
+            continue
+        theirs, ours = record.payload_schema, definition["payload_schema"]
+        if parameters_of(theirs) != parameters_of(ours):
+            raise TaskOwned(
+                f"task {record.name!r} belongs to app {record.apps[0]!r}, as {record.name}({show_parameters(theirs)}); "
+                f"app {app!r} has a task of the same name, {record.name}({show_parameters(ours)}). "
+                f"Rename one of them, or run `rota tasks sync --force {record.name}` to give the name to {app!r}"
+            )
+
+
+def _defines(app: str, record: TaskRecord) -> bool:
+    return record.system or record.apps[:1] in ([], [app])
 
 
 def stored_definition(record: TaskRecord) -> Definition:
@@ -130,6 +171,8 @@ def _create(definition: Definition, digest: str, app: str) -> Steps[bool]:
 
 def _merged(record: TaskRecord, definition: Definition, digest: str, app: str, forced: bool) -> dict[str, Any]:
     """Code says what it is, operators whether it runs and within which limits."""
+    if not forced and not _defines(app, record):  # the application that defines it has the same arguments, so both can run it
+        definition, digest = record.definition or definition, record.definition_hash or digest
     overrides = None if forced else record.overrides
     return {
         **effective(definition, overrides),
@@ -137,5 +180,5 @@ def _merged(record: TaskRecord, definition: Definition, digest: str, app: str, f
         "overrides": overrides,
         "definition": definition,
         "definition_hash": digest,
-        "apps": sorted({*record.apps, app}),
+        "apps": [app] if forced and not record.system else [*record.apps, *({app} - {*record.apps})],
     }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 from rota.db import queries
 from rota.db.carriers import PsycopgCarrier
@@ -38,9 +41,37 @@ async def read_overrides(conn: AsyncConn) -> dict[str, Overrides]:
     return dict(await (await conn.execute(SQL["tasks_overridden"])).fetchall())
 
 
-async def hold_disabled(conn: AsyncConn, *, queue: str) -> int:
-    """Takes jobs of disabled tasks out of the way of claims, some at a time; how many."""
-    row = await (await conn.execute(SQL["tasks_hold_disabled"], {"queue": queue})).fetchone()
+async def set_aside(conn: AsyncConn, *, queue: str, known: str) -> int:
+    """Move jobs of disabled and of unknown tasks out of the way of claims, some at a time; return how many.
+
+    `known`, the tasks that the worker knows, is an array as PostgreSQL writes it; so are `known` and `queues` below.
+    """
+    return await _count(conn, "tasks_set_aside", {"queue": queue, "known": known})
+
+
+async def take_back(conn: AsyncConn, *, queues: str, known: str) -> int:
+    """Put jobs that were set aside back in line, some at a time; return how many."""
+    return await _count(conn, "tasks_take_back", {"queues": queues, "known": known})
+
+
+async def overdue(conn: AsyncConn, *, app: str, patience_s: float) -> list[tuple[str, str, datetime]]:
+    """Note that an application has a live worker; return (queue, task, until) of tasks that have stayed unknown for too long."""
+    return await (await conn.execute(SQL["tasks_overdue"], {"app": app, "patience_s": patience_s})).fetchall()
+
+
+async def names(conn: AsyncConn) -> list[str]:
+    """The users' tasks that some code has."""
+    return [name for (name,) in await (await conn.execute(SQL["tasks_names"])).fetchall()]
+
+
+async def fail_unknown(conn: AsyncConn, *, queue: str, task: str, until: datetime, error: Mapping[str, Any]) -> int:
+    """Fail jobs of an unknown task that were set aside until then, some at a time; return how many."""
+    parameters = {"queue": queue, "task": task, "until": until, "error": json.dumps(error)}
+    return await _count(conn, "tasks_fail_unknown", parameters)
+
+
+async def _count(conn: AsyncConn, statement: str, parameters: dict[str, Any]) -> int:
+    row = await (await conn.execute(SQL[statement], parameters)).fetchone()
     assert row is not None
     count: int = row[0]
     return count

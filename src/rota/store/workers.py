@@ -13,10 +13,10 @@ SQL = queries.load("workers")
 
 
 def register(
-    conn: Conn, *, id: UUID, host: str, pid: int, version: str, queues: Sequence[str], tasks: Sequence[str], slots: int
+    conn: Conn, *, id: UUID, host: str, pid: int, version: str, app: str, queues: Sequence[str], tasks: Sequence[str], slots: int
 ) -> None:
     """Makes a worker known; again is harmless."""
-    parameters: dict[str, Any] = {"id": id, "host": host, "pid": pid, "version": version, "slots": slots}
+    parameters: dict[str, Any] = {"id": id, "host": host, "pid": pid, "version": version, "app": app, "slots": slots}
     conn.execute(SQL["workers_register"], {**parameters, "queues": list(queues), "tasks": list(tasks)})
 
 
@@ -52,10 +52,9 @@ async def stop_dead(conn: AsyncConn, *, id: UUID) -> bool:
     return (await conn.execute(SQL["workers_stop_dead"], {"id": id})).rowcount == 1
 
 
-async def knows_task(conn: AsyncConn, *, id: UUID, task: str, queue: str) -> bool:
-    """Whether another live worker could run this task."""
-    cursor = await conn.execute(SQL["workers_knowing_task"], {"id": id, "task": task, "queue": queue})
-    return await cursor.fetchone() is not None
+async def live_apps(conn: AsyncConn) -> list[str]:
+    """The applications that have a live worker."""
+    return [app for (app,) in await (await conn.execute(SQL["workers_live_apps"])).fetchall()]
 
 
 async def forget(conn: AsyncConn) -> None:

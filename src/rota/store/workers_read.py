@@ -24,6 +24,7 @@ class WorkerRecord:
     host: str
     pid: int
     version: str
+    app: str
     queues: list[str]
     tasks: list[str]
     slots: int

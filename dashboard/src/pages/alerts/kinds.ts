@@ -6,6 +6,7 @@ export const KINDS: Record<string, string> = {
   schedule_failing: "Recurring rows keep failing",
   schedule_refused: "A schedule was switched off, since it cannot be fired",
   queue_stuck: "A queue does not get on",
+  task_unknown: "No live worker knows a task",
   worker_died: "A worker is gone without a word",
   snapshot_held: "Something keeps dead rows in the database",
 };

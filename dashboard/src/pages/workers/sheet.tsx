@@ -30,6 +30,7 @@ export function WorkerSheet({ id, onClose }: { id: string; onClose: () => void }
               ["Started", <Time at={worker.started_at} absolute />],
               ["Slots", `${worker.holds} of ${worker.slots} in use`],
               ["Queues", worker.queues.join(", ") || "none"],
+              ["App", worker.app],
               ["Version", <span className="font-mono text-xs">{worker.version}</span>],
               ["Id", <Id id={worker.id} whole copy />],
             ]}

@@ -11,6 +11,7 @@ const worker = (id: string, change: object = {}) => ({
   state: "live",
   host: "node-a",
   pid: 42,
+  app: "shop",
   version: "1.0",
   queues: ["default", "mail"],
   tasks: ["send", "charge"],

@@ -27,6 +27,7 @@ SCHEMA_CHECKS = (
     database.indexes,
     database.partitions,
     work.workers,
+    work.unknown_tasks,
     work.leases,
     work.lineage,
     secrets.stored_secrets,

@@ -9,7 +9,7 @@ from rota.control.words import number, span
 from rota.db import queries
 from rota.db.connection import AsyncConn
 from rota.model.capped import COUNT_CAP, Capped
-from rota.store import workers_read
+from rota.store import alerts, workers_read
 from rota.store.workers_read import WorkerRecord
 
 SQL = queries.load("doctor")
@@ -42,6 +42,18 @@ async def workers(conn: AsyncConn) -> list[Finding]:
     dead = sum(worker.state == "dead" for worker in known)
     died = f"; {dead} died in the last day, their jobs are rescued" if dead else ""
     return findings or ok("workers", f"{number(len(live), 'worker')} live{died}")
+
+
+async def unknown_tasks(conn: AsyncConn) -> list[Finding]:
+    """Report jobs that wait because no live worker knows their task."""
+    return [
+        warn(
+            "tasks",
+            f"no live worker knows task {task}: its jobs in queue {', '.join(queues)} have waited for {span(age)}",
+            "deploy workers with the code that has it",
+        )
+        for task, age, queues in await alerts.unknown_tasks(conn, age_s=0)
+    ] or ok("tasks", "live workers know the tasks of all jobs that they have come across")
 
 
 async def leases(conn: AsyncConn) -> list[Finding]:

@@ -40,7 +40,8 @@ CREATE TABLE rota.job (
     queue               text        NOT NULL DEFAULT 'default',
     priority            smallint    NOT NULL DEFAULT 0,         -- smaller runs first
     state               rota.job_state NOT NULL DEFAULT 'queued',  -- 'delayed' is a queued job that is not due yet, 'held' one that
-                                                                -- is due and waits for a place within a limit
+                                                                -- is due and waits for a limit, for its task to be enabled, or for
+                                                                -- a worker that knows its task
     payload             rota.job_payload NOT NULL DEFAULT '{}',  -- json, not jsonb: comes back exactly as it went in
     run_at              rota.job_run_at NOT NULL DEFAULT rota.now(),
     attempt             bigint      NOT NULL DEFAULT 0,         -- number of the current or last run
@@ -62,7 +63,7 @@ CREATE TABLE rota.job (
     pending_parents     rota.job_pending_parents NOT NULL DEFAULT 0,
     fanout              boolean     NOT NULL DEFAULT false,     -- jobs wait for this one
     limited             boolean     NOT NULL DEFAULT false,     -- its task or queue has a limit, or its task is disabled: only
-                                                                -- rota.admit_lines makes it ready
+                                                                -- rota.admit_lines makes it ready; or its task is unknown
     limit_key           text,                                   -- what its task's concurrency_key says, once it has lined up
     line                text        COLLATE "C",                -- of a limited job: where it waits, or the queue in which it has a place
     on_parent_failure   rota.job_on_parent_failure NOT NULL DEFAULT 'cancel',
@@ -266,7 +267,7 @@ CREATE TABLE rota.task (
     overrides       json,                               -- NULL: none
     definition      json,                               -- NULL: no code has been seen yet
     definition_hash text,
-    apps            text[]      NOT NULL DEFAULT '{}',  -- applications that have it in their code
+    apps            text[]      NOT NULL DEFAULT '{}',  -- applications that have it in their code; the first one defines it
     deleted_from_code_at timestamptz,                   -- since when none has it
     created_at      timestamptz NOT NULL DEFAULT rota.now(),
     synced_at       timestamptz NOT NULL DEFAULT rota.now(),
@@ -315,6 +316,7 @@ CREATE TABLE rota.worker (
     host          text        NOT NULL,
     pid           integer     NOT NULL,
     version       text        NOT NULL,
+    app           text        NOT NULL DEFAULT 'default',  -- whose code it runs
     queues        text[]      NOT NULL,
     tasks         text[]      NOT NULL,
     slots         integer     NOT NULL,

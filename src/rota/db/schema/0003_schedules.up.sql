@@ -65,7 +65,7 @@ CREATE UNIQUE INDEX schedule_by_name ON rota.schedule (name) WHERE name IS NOT N
 CREATE UNIQUE INDEX schedule_by_key ON rota.schedule (task, key) WHERE key IS NOT NULL;
 -- What a scheduler looks at: the two kinds fire in different ways.
 CREATE INDEX schedule_due ON rota.schedule (next_run_at) WHERE enabled AND key IS NULL;
-CREATE INDEX schedule_recurring_due ON rota.schedule (next_run_at) WHERE enabled AND key IS NOT NULL AND next_run_at IS NOT NULL;
+CREATE INDEX schedule_recurring_due ON rota.schedule (task, next_run_at) WHERE enabled AND key IS NOT NULL AND next_run_at IS NOT NULL;
 CREATE INDEX schedule_unplanned ON rota.schedule (id) WHERE enabled AND next_run_at IS NULL AND job_id IS NULL;
 CREATE INDEX schedule_with_job ON rota.schedule (id) WHERE job_id IS NOT NULL;
 CREATE INDEX schedule_failing ON rota.schedule (failing_since) WHERE failing_since IS NOT NULL;

@@ -1,1 +1,1 @@
-DROP FUNCTION rota.hold_disabled(text, integer), rota.set_task(text, boolean, text, text), rota.show_task(rota.task, boolean);
+DROP FUNCTION rota.set_task(text, boolean, text, text), rota.show_task(rota.task, boolean);

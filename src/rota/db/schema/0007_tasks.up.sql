@@ -32,26 +32,3 @@ BEGIN
     RETURN true;
 END
 $$;
-
--- Keeps ready jobs of disabled tasks, which no claim takes, out of the way of claims: those among the first so many of a queue are
--- held until their task is enabled. Says how many. Behind them they are in nobody's way.
-CREATE FUNCTION rota.hold_disabled(of_queue text, first integer DEFAULT 2000) RETURNS integer
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
-DECLARE
-    disabled text[] := ARRAY(SELECT t.name FROM rota.task t WHERE NOT t.enabled);
-    moved integer;
-BEGIN
-    IF cardinality(disabled) = 0 THEN RETURN 0; END IF;
-    UPDATE rota.job SET state = 'held', limited = true, line = NULL, limit_key = NULL, updated_at = rota.now()
-    WHERE id = ANY (ARRAY(
-        SELECT j.id FROM rota.job j
-        WHERE j.state = 'queued' AND j.id = ANY (ARRAY(
-            SELECT f.id FROM (
-                SELECT k.id, k.task FROM rota.job k WHERE k.state = 'queued' AND k.queue = of_queue
-                ORDER BY k.priority, k.run_at, k.id LIMIT first) f
-            WHERE f.task = ANY (disabled)))
-        FOR UPDATE SKIP LOCKED));
-    GET DIAGNOSTICS moved = ROW_COUNT;
-    RETURN moved;
-END
-$$;

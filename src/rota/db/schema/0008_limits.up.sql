@@ -34,7 +34,7 @@ DECLARE
 BEGIN
     -- From line to line: however many jobs one has, finding the next is one look into the index.
     LOOP
-        SELECT j.line INTO next_line FROM rota.job j WHERE j.limited AND j.state = 'held' AND j.line > next_line
+        SELECT j.line INTO next_line FROM rota.job j WHERE j.limited AND j.state = 'held' AND j.line > next_line AND j.line < 'u'
         ORDER BY j.line LIMIT 1;
         EXIT WHEN next_line IS NULL;
         IF starts_with(next_line, 'p') THEN

@@ -44,6 +44,13 @@ CROSS JOIN LATERAL (SELECT rota.oldest_ready(q.name) AS run_at OFFSET 0) oldest
 WHERE q.paused_at IS NULL AND least(oldest.run_at, late.run_at) IS NOT NULL
 ORDER BY q.name
 
+-- name: alerts_unknown_tasks
+-- Tasks with jobs that were set aside, for which no worker has come meanwhile.
+SELECT u.task, rota.now() - min(u.since), array_agg(u.queue ORDER BY u.queue)
+FROM rota.unknown_task u
+WHERE u.task <> ALL (rota.known_tasks(u.queue)) AND rota.first_of_line(rota.unknown_line(u.queue, u.task)) IS NOT NULL
+GROUP BY u.task HAVING min(u.since) <= rota.now() - make_interval(secs => %(age_s)s) ORDER BY u.task
+
 -- name: alerts_resolve
 UPDATE rota.alert SET state = 'resolved', resolved_at = rota.now()
 WHERE id = ANY (ARRAY(
@@ -65,6 +72,7 @@ WHERE id = ANY (ARRAY(
         WHEN 'worker_died' THEN a.last_seen_at < rota.now() - interval '1 hour'
             OR EXISTS (SELECT FROM rota.worker w WHERE w.id = (a.details ->> 'worker_id')::uuid AND w.stopped_at IS NULL)
         WHEN 'queue_stuck' THEN false
+        WHEN 'task_unknown' THEN false
         WHEN 'snapshot_held' THEN false
         ELSE a.state = 'acknowledged' AND greatest(a.last_seen_at, a.acknowledged_at) < rota.now() - interval '1 day' END
     ORDER BY a.kind, a.subject, a.fingerprint LIMIT 500 FOR UPDATE SKIP LOCKED))

@@ -9,8 +9,11 @@ FROM (
     (SELECT * FROM rota.schedule s WHERE s.enabled AND s.key IS NULL AND s.next_run_at IS NOT NULL AND {ours}
      ORDER BY s.next_run_at LIMIT %(limit)s)
     UNION ALL
-    (SELECT * FROM rota.schedule s WHERE s.enabled AND s.key IS NOT NULL AND s.next_run_at IS NOT NULL
-     ORDER BY s.next_run_at LIMIT %(limit)s)
+    (SELECT r.* FROM unnest(rota.recurring_tasks()) AS t (name) CROSS JOIN LATERAL (
+        SELECT * FROM rota.schedule d
+        WHERE d.enabled AND d.key IS NOT NULL AND d.task = t.name AND d.next_run_at IS NOT NULL
+        ORDER BY d.next_run_at LIMIT %(limit)s) r
+     ORDER BY r.next_run_at LIMIT %(limit)s)
 ) s
 ORDER BY s.next_run_at, s.id LIMIT %(limit)s
 
@@ -26,9 +29,12 @@ ORDER BY s.name LIMIT %(limit)s
 -- Recurring rows by quarter of an hour and task. What is late runs now. `walked` is how many were looked at, which ends the walk.
 SELECT w.quarter, w.task, count(*) FILTER (WHERE {match}) AS n, count(*) AS walked, max(w.at) AS last
 FROM (
-    SELECT s.task, s.next_run_at AS at, floor(extract(epoch FROM greatest(s.next_run_at, %(now)s)) / 900)::bigint AS quarter
-    FROM rota.schedule s
-    WHERE s.enabled AND s.key IS NOT NULL AND s.next_run_at IS NOT NULL AND s.next_run_at >= %(begin)s AND s.next_run_at < %(end)s
+    SELECT t.name AS task, s.next_run_at AS at, floor(extract(epoch FROM greatest(s.next_run_at, %(now)s)) / 900)::bigint AS quarter
+    FROM unnest(rota.recurring_tasks()) AS t (name) CROSS JOIN LATERAL (
+        SELECT r.next_run_at FROM rota.schedule r
+        WHERE r.enabled AND r.key IS NOT NULL AND r.task = t.name AND r.next_run_at IS NOT NULL
+          AND r.next_run_at >= %(begin)s AND r.next_run_at < %(end)s
+        ORDER BY r.next_run_at LIMIT %(walk)s) s
     ORDER BY s.next_run_at LIMIT %(walk)s
 ) w
 GROUP BY w.quarter, w.task ORDER BY w.quarter, w.task

@@ -21,7 +21,7 @@ SELECT (SELECT count(*) FROM (
             WHERE s.enabled AND s.key IS NULL AND s.next_run_at < rota.now() - interval '1 minute' AND {ours}
             LIMIT %(cap)s + 1) c) AS late,
        (SELECT count(*) FROM (
-            SELECT FROM rota.schedule s
+            SELECT FROM unnest(rota.recurring_tasks()) AS t (name) JOIN rota.schedule s ON s.task = t.name
             WHERE s.enabled AND s.key IS NOT NULL AND s.next_run_at IS NOT NULL AND s.next_run_at < rota.now() - interval '1 minute'
             LIMIT %(cap)s + 1) c) AS recurring_late,
        (SELECT count(*) FROM (SELECT FROM rota.schedule s WHERE s.failing_since IS NOT NULL AND {ours} LIMIT %(cap)s + 1) c) AS failing

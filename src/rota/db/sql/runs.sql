@@ -12,7 +12,7 @@ WHERE j.id = ANY (ARRAY(
     WHERE k.state = 'queued' AND k.queue = %(queue)s
       AND (k.priority, k.run_at, k.id) > (%(priority)s::smallint, %(run_at)s::timestamptz, %(id)s::uuid)
       AND NOT EXISTS (SELECT FROM rota.queue q WHERE q.name = %(queue)s AND q.paused_at IS NOT NULL)
-      AND k.task <> ALL (ARRAY(SELECT d.name FROM rota.task d WHERE NOT d.enabled))
+      AND k.task = ANY (%(tasks)s::text[]) AND k.task <> ALL (ARRAY(SELECT d.name FROM rota.task d WHERE NOT d.enabled))
     ORDER BY k.priority, k.run_at, k.id
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED))

@@ -4,7 +4,8 @@
 SELECT s.id, s.next_run_at, rota.now(), s.strategy, s.cron, s.every, s.tz, s.misfire, s.catch_up, s.starts_at, s.ends_at
 FROM rota.schedule s
 WHERE s.id = ANY (ARRAY(
-    SELECT d.id FROM rota.schedule d WHERE d.enabled AND d.key IS NULL AND d.next_run_at <= rota.now()
+    SELECT d.id FROM rota.schedule d
+    WHERE d.enabled AND d.key IS NULL AND d.next_run_at <= rota.now() AND d.task <> ALL ((SELECT rota.tasks_of_others(%(apps)s::text[]))::text[])
     ORDER BY d.next_run_at LIMIT 1000))
   AND s.enabled AND s.next_run_at <= rota.now()
 ORDER BY coalesce(s.priority, (SELECT t.priority FROM rota.task t WHERE t.name = s.task), 0), s.next_run_at
@@ -23,9 +24,11 @@ WITH due AS MATERIALIZED (
     SELECT s.id, s.task, s.key, s.payload, s.queue, s.priority, s.next_run_at,
            s.task = ANY (ARRAY(
                SELECT r.name FROM rota.task r WHERE NOT r.enabled OR r.deleted_from_code_at IS NOT NULL)) AS resting
-    FROM rota.schedule s
-    WHERE s.enabled AND s.key IS NOT NULL AND s.next_run_at <= rota.now()
-    ORDER BY s.next_run_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    -- Task by task: rows of another application that nobody fires may be a million, and long due.
+    FROM unnest(rota.recurring_tasks(%(apps)s::text[])) AS t (name) CROSS JOIN LATERAL (
+        SELECT * FROM rota.schedule r
+        WHERE r.enabled AND r.key IS NOT NULL AND r.task = t.name AND r.next_run_at <= rota.now()
+        ORDER BY r.next_run_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED) s
 ), named AS MATERIALIZED (
     -- A UUIDv7 is the time and the version, which is given for all, and random bits.
     SELECT due.*, CAST(overlay(CAST(gen_random_uuid() AS text) PLACING %(id_time)s FROM 1) AS uuid) AS job_id FROM due
@@ -52,10 +55,13 @@ SELECT count(*), count(*) FILTER (WHERE NOT resting), CASE WHEN count(*) > 0 THE
 -- name: schedules_next
 -- In how many seconds something is due: of either kind.
 SELECT extract(epoch FROM least(
-    (SELECT s.next_run_at FROM rota.schedule s WHERE s.enabled AND s.key IS NULL AND s.next_run_at IS NOT NULL
+    (SELECT s.next_run_at FROM rota.schedule s
+     WHERE s.enabled AND s.key IS NULL AND s.next_run_at IS NOT NULL AND s.task <> ALL ((SELECT rota.tasks_of_others(%(apps)s::text[]))::text[])
      ORDER BY s.next_run_at LIMIT 1),
-    (SELECT s.next_run_at FROM rota.schedule s WHERE s.enabled AND s.key IS NOT NULL AND s.next_run_at IS NOT NULL
-     ORDER BY s.next_run_at LIMIT 1)) - rota.now())::float8
+    (SELECT min(n.next_run_at) FROM unnest(rota.recurring_tasks(%(apps)s::text[])) AS t (name) CROSS JOIN LATERAL (
+        SELECT s.next_run_at FROM rota.schedule s
+        WHERE s.enabled AND s.key IS NOT NULL AND s.task = t.name AND s.next_run_at IS NOT NULL
+        ORDER BY s.next_run_at LIMIT 1) n)) - rota.now())::float8
 
 -- name: schedules_unplanned
 -- Since when a next time is wanted: what came in the last minute, before anybody looked, is not missed.

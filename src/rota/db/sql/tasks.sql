@@ -8,6 +8,10 @@ SELECT rota.show_task(t)::text FROM rota.task t WHERE t.name = ANY (%s::text::te
 -- What an application had in its code at its last sync.
 SELECT t.name FROM rota.task t WHERE %s = ANY (t.apps) ORDER BY t.name
 
+-- name: tasks_defined_elsewhere
+-- By another application, which had it first.
+SELECT t.name FROM rota.task t WHERE t.name = ANY (%s::text::text[]) AND NOT t.system AND t.apps[1] <> %s::text
+
 -- name: tasks_get_for_change
 SELECT rota.show_task(t)::text FROM rota.task t WHERE t.name = %s FOR NO KEY UPDATE
 
@@ -90,5 +94,18 @@ SELECT rota.set_task(%s, %s::text::boolean, %s, %s)
 -- What a worker has to know besides its code; as a rule nothing.
 SELECT name, overrides FROM rota.task WHERE overrides IS NOT NULL
 
--- name: tasks_hold_disabled
-SELECT rota.hold_disabled(%(queue)s)
+-- name: tasks_set_aside
+SELECT rota.set_aside(%(queue)s, %(known)s::text[])
+
+-- name: tasks_take_back
+SELECT rota.take_back(%(queues)s::text[], %(known)s::text[])
+
+-- name: tasks_overdue
+SELECT queue, task, until FROM rota.overdue_unknown(%(app)s, make_interval(secs => %(patience_s)s))
+
+-- name: tasks_names
+-- Of the users' own.
+SELECT name FROM rota.task WHERE NOT system AND deleted_from_code_at IS NULL ORDER BY name
+
+-- name: tasks_fail_unknown
+SELECT rota.fail_unknown(%(queue)s, %(task)s, %(until)s, %(error)s::json)

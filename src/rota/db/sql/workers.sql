@@ -1,6 +1,6 @@
 -- name: workers_register
-INSERT INTO rota.worker (id, host, pid, version, queues, tasks, slots)
-VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, %(queues)s, %(tasks)s, %(slots)s)
+INSERT INTO rota.worker (id, host, pid, version, app, queues, tasks, slots)
+VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, %(app)s, %(queues)s, %(tasks)s, %(slots)s)
 ON CONFLICT (id) DO NOTHING
 
 -- name: workers_beat
@@ -51,10 +51,8 @@ SELECT 1 FROM dead
 SELECT DISTINCT j.worker_id FROM rota.job j JOIN rota.worker w ON w.id = j.worker_id
 WHERE j.state = 'running' AND w.stopped_at < rota.now() - interval '3 seconds'
 
--- name: workers_knowing_task
--- Another live worker that has this task in its code and works its queue.
-SELECT 1 FROM rota.worker
-WHERE stopped_at IS NULL AND seen_at > rota.now() - interval '90 seconds' AND id <> %(id)s AND %(task)s = ANY (tasks) AND %(queue)s = ANY (queues) LIMIT 1
+-- name: workers_live_apps
+SELECT DISTINCT app FROM rota.worker WHERE stopped_at IS NULL AND seen_at > rota.now() - interval '90 seconds'
 
 -- name: workers_forget
 DELETE FROM rota.worker WHERE stopped_at < rota.now() - interval '1 day'

@@ -12,7 +12,7 @@ WITH held AS (
                FILTER (WHERE n <= %(jobs)s) AS jobs
     FROM held GROUP BY worker_id
 )
-SELECT w.id, w.host, w.pid, w.version, w.queues, w.tasks, w.slots, w.started_at, w.seen_at, w.stopped_at, w.stop_reason,
+SELECT w.id, w.host, w.pid, w.version, w.app, w.queues, w.tasks, w.slots, w.started_at, w.seen_at, w.stopped_at, w.stop_reason,
        rota.now() - w.seen_at AS seen_ago, coalesce(s.holds, 0) AS holds, coalesce(s.jobs, '[]') AS jobs,
        CASE
            WHEN w.stopped_at IS NOT NULL THEN CASE WHEN w.stop_reason = 'died' THEN 'dead' ELSE 'stopped' END

@@ -1,0 +1,196 @@
+-- Jobs of tasks that no live worker of their queue has in its code: they wait, uncharged, out of the way of claims.
+
+-- Tasks whose jobs are set aside, per queue.
+CREATE TABLE rota.unknown_task (
+    queue   text        NOT NULL,
+    task    text        NOT NULL,
+    since   timestamptz NOT NULL DEFAULT rota.now(),
+    look_at timestamptz NOT NULL DEFAULT rota.now(),  -- when to look for jobs that have waited too long
+    PRIMARY KEY (queue, task)
+);
+
+-- When an application had a live worker. A job's patience with an unknown task is counted in this time only, so that a weekend
+-- without workers fails nothing. Kept only while there are unknown tasks.
+CREATE TABLE rota.app_uptime (
+    app      text        NOT NULL,
+    began_at timestamptz NOT NULL,
+    seen_at  timestamptz NOT NULL,
+    PRIMARY KEY (app, began_at)
+);
+
+-- The line in which jobs of an unknown task wait. It sorts after those of limits, which admission walks through.
+CREATE FUNCTION rota.unknown_line(of_queue text, of_task text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT 'unknown ' || of_queue || ' ' || of_task $$;
+
+-- The tasks that live workers have in their code: those of a queue, or all of them.
+CREATE FUNCTION rota.known_tasks(of_queue text DEFAULT NULL) RETURNS text[]
+LANGUAGE sql STABLE AS $$
+    SELECT ARRAY(
+        SELECT DISTINCT unnest(w.tasks) FROM rota.worker w
+        WHERE w.stopped_at IS NULL AND w.seen_at > rota.now() - interval '90 seconds'
+          AND (of_queue IS NULL OR of_queue = ANY (w.queues)))
+$$;
+
+-- Moves ready jobs that no claim takes out of the way of claims: those of disabled tasks wait for these to be enabled, those of
+-- tasks that no live worker of the queue knows wait for one that does. `known` are the tasks of the worker that calls. Looks at the
+-- first `first` jobs of the queue; behind them they are in no claim's way. Returns how many were moved.
+CREATE FUNCTION rota.set_aside(of_queue text, known text[], first integer DEFAULT 2000) RETURNS integer
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+DECLARE
+    disabled text[] := ARRAY(SELECT t.name FROM rota.task t WHERE NOT t.enabled);
+    unknown text[] := '{}';
+    moved integer;
+BEGIN
+    -- A few rows tell, as a rule: jobs that nobody takes are soon at the head.
+    IF EXISTS (
+        SELECT FROM (SELECT k.task FROM rota.job k WHERE k.state = 'queued' AND k.queue = of_queue
+                     ORDER BY k.priority, k.run_at, k.id LIMIT least(first, 100)) f
+        WHERE f.task <> ALL (known))
+    THEN
+        unknown := ARRAY(
+            SELECT DISTINCT f.task FROM (
+                SELECT k.task FROM rota.job k WHERE k.state = 'queued' AND k.queue = of_queue
+                ORDER BY k.priority, k.run_at, k.id LIMIT first) f
+            WHERE f.task <> ALL (known) AND f.task <> ALL (disabled) AND f.task <> ALL ((SELECT rota.known_tasks(of_queue))::text[]));
+        -- Locked until this commits, so that rota.take_back does not forget a task whose jobs it cannot see yet.
+        INSERT INTO rota.unknown_task AS k (queue, task) SELECT of_queue, u.task FROM unnest(unknown) AS u (task) ORDER BY 2
+        ON CONFLICT (queue, task) DO UPDATE SET since = k.since;
+    END IF;
+    IF cardinality(disabled) + cardinality(unknown) = 0 THEN RETURN 0; END IF;
+    UPDATE rota.job SET state = 'held', limited = true, limit_key = NULL, updated_at = rota.now(),
+        line = CASE WHEN task <> ALL (disabled) THEN rota.unknown_line(queue, task) END
+    WHERE id = ANY (ARRAY(
+        SELECT j.id FROM rota.job j
+        WHERE j.state = 'queued' AND j.id = ANY (ARRAY(
+            SELECT f.id FROM (
+                SELECT k.id, k.task FROM rota.job k WHERE k.state = 'queued' AND k.queue = of_queue
+                ORDER BY k.priority, k.run_at, k.id LIMIT first) f
+            WHERE f.task = ANY (disabled || unknown)))
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS moved = ROW_COUNT;
+    RETURN moved;
+END
+$$;
+
+-- Puts jobs that were set aside back in line, for a worker that serves these queues and knows these tasks; up to `batch` of each.
+-- Returns how many.
+CREATE FUNCTION rota.take_back(of_queues text[], known text[], batch integer DEFAULT 2000) RETURNS integer
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+DECLARE
+    u rota.unknown_task;
+    is_limited boolean;
+    moved integer;
+    total integer := 0;
+BEGIN
+    FOR u IN
+        SELECT * FROM rota.unknown_task k WHERE k.queue = ANY (of_queues) AND k.task = ANY (known) ORDER BY k.queue, k.task
+        FOR UPDATE SKIP LOCKED
+    LOOP
+        is_limited := EXISTS (SELECT FROM rota.task t WHERE t.name = u.task AND t.limited)
+            OR EXISTS (SELECT FROM rota.queue q WHERE q.name = u.queue AND q.limited);
+        UPDATE rota.job
+        SET state = CASE WHEN is_limited THEN 'held' ELSE 'queued' END, limited = is_limited, line = NULL, updated_at = rota.now()
+        WHERE id = ANY (ARRAY(
+            SELECT j.id FROM rota.job j
+            WHERE j.limited AND j.state = 'held' AND j.line = rota.unknown_line(u.queue, u.task)
+            ORDER BY j.priority, j.run_at, j.id LIMIT batch FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS moved = ROW_COUNT;
+        total := total + moved;
+        IF moved = 0 AND rota.first_of_line(rota.unknown_line(u.queue, u.task)) IS NULL THEN
+            DELETE FROM rota.unknown_task k WHERE k.queue = u.queue AND k.task = u.task;
+        END IF;
+    END LOOP;
+    IF total > 0 THEN PERFORM rota.wake(); END IF;
+    RETURN total;
+END
+$$;
+
+-- Called now and then by the workers of an application: notes that it has a live worker, and gives the tasks of which jobs may
+-- have waited for longer than `patience` of such time: those that were set aside until `until`. A task belongs to the application
+-- that has it in its code, or to all if none has.
+CREATE FUNCTION rota.overdue_unknown(of_app text, patience interval)
+RETURNS TABLE (queue text, task text, until timestamptz)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    u rota.unknown_task;
+    waited_since timestamptz;
+BEGIN
+    IF NOT EXISTS (SELECT FROM rota.unknown_task) THEN
+        DELETE FROM rota.app_uptime WHERE app = of_app;
+        RETURN;
+    END IF;
+    -- One worker at a time: two that begin a period at once would count it twice.
+    IF NOT pg_try_advisory_xact_lock(hashtext('rota.app_uptime'), hashtext(of_app)) THEN RETURN; END IF;
+    UPDATE rota.app_uptime a SET seen_at = rota.now()
+    WHERE a.app = of_app AND a.seen_at BETWEEN rota.now() - interval '30 seconds' AND rota.now();
+    IF NOT FOUND THEN
+        INSERT INTO rota.app_uptime (app, began_at, seen_at) VALUES (of_app, rota.now(), rota.now()) ON CONFLICT DO NOTHING;
+    END IF;
+    FOR u IN SELECT * FROM rota.unknown_task k ORDER BY k.queue, k.task FOR UPDATE SKIP LOCKED LOOP
+        IF rota.first_of_line(rota.unknown_line(u.queue, u.task)) IS NULL THEN
+            DELETE FROM rota.unknown_task k WHERE k.queue = u.queue AND k.task = u.task;
+        END IF;
+    END LOOP;
+    SELECT p.began_at + (p.total - patience) INTO waited_since FROM (
+        SELECT a.began_at, sum(a.seen_at - a.began_at) OVER (ORDER BY a.began_at DESC) AS total
+        FROM rota.app_uptime a WHERE a.app = of_app) p
+    WHERE p.total >= patience ORDER BY p.began_at DESC LIMIT 1;
+    IF waited_since IS NULL THEN RETURN; END IF;
+    DELETE FROM rota.app_uptime a WHERE a.app = of_app AND a.seen_at < waited_since;
+    RETURN QUERY
+        UPDATE rota.unknown_task k SET look_at = rota.now() + least(patience, interval '1 minute')
+        WHERE k.since <= waited_since AND k.look_at <= rota.now()
+          AND k.task <> ALL ((SELECT rota.known_tasks())::text[])
+          AND NOT EXISTS (SELECT FROM rota.task t
+                          WHERE t.name = k.task AND cardinality(t.apps) > 0 AND NOT t.system AND of_app <> ALL (t.apps))
+        RETURNING k.queue, k.task, waited_since;
+END
+$$;
+
+-- Fails jobs of an unknown task that were set aside until `until`, some at a time; returns how many.
+CREATE FUNCTION rota.fail_unknown(of_queue text, of_task text, until timestamptz, error json, batch integer DEFAULT 500)
+RETURNS integer LANGUAGE plpgsql SET lock_timeout = '500ms' SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    j rota.job;
+    failed integer := 0;
+BEGIN
+    FOR j IN
+        SELECT * FROM rota.job k
+        WHERE k.limited AND k.state = 'held' AND k.line = rota.unknown_line(of_queue, of_task) AND k.updated_at <= until
+        ORDER BY k.priority, k.run_at, k.id LIMIT batch FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM rota.record_run(j, j.attempt + 1, 'failed', true, NULL, rota.now(), error, NULL);
+        IF j.schedule_id IS NOT NULL THEN PERFORM rota.settle_schedule(j, 'failed', error, NULL, NULL); END IF;
+        DELETE FROM rota.job k WHERE k.id = j.id;
+        IF j.fanout THEN PERFORM rota.release_children(ARRAY[j.id], 'failed'); END IF;
+        failed := failed + 1;
+    END LOOP;
+    RETURN failed;
+END
+$$;
+
+-- The tasks that other applications have in their code and none of these has. Rota's own belong to everybody.
+CREATE FUNCTION rota.tasks_of_others(of_apps text[]) RETURNS text[]
+LANGUAGE sql STABLE AS $$
+    SELECT ARRAY(SELECT t.name FROM rota.task t WHERE cardinality(t.apps) > 0 AND NOT t.system AND NOT t.apps && of_apps)
+$$;
+
+-- The tasks that have enabled recurring rows with a next time: all, or without those of other applications. One look into the
+-- index for each.
+CREATE FUNCTION rota.recurring_tasks(of_apps text[] DEFAULT NULL) RETURNS text[]
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+DECLARE
+    others text[] := rota.tasks_of_others(of_apps);
+    found text[] := '{}';
+    last text := '';
+BEGIN
+    LOOP
+        SELECT s.task INTO last FROM rota.schedule s
+        WHERE s.enabled AND s.key IS NOT NULL AND s.next_run_at IS NOT NULL AND s.task > last ORDER BY s.task LIMIT 1;
+        EXIT WHEN last IS NULL;
+        IF last <> ALL (others) THEN found := found || last; END IF;
+    END LOOP;
+    RETURN found;
+END
+$$;

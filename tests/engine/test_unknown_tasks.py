@@ -1,0 +1,258 @@
+"""A job whose task no live worker knows waits, uncharged, and fails only after `jobs.unknown_task_after`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.support.engine import Engine
+from tests.support.plans import Session
+from tests.support.wait import until
+
+from rota.config import AlertSettings
+from rota.contrib.testing.clock import Clock
+from rota.control import alerts
+from rota.control.explain import why
+from rota.db.connection import AsyncConn, connect
+from rota.engine.options import WorkerOptions
+from rota.engine.postgres import PostgresSession, PostgresTransport
+from rota.engine.unknown_tasks import UnknownTasks, describe_unknown
+from rota.events import Events, UnknownFailed
+from rota.model.ids import new_id
+from rota.model.position import START
+from rota.store import tasks as store
+from rota.store.runs import SQL
+
+QUICK: dict[str, Any] = {"poll_interval_s": 0.05}
+SET_ASIDE = "rota.job WHERE line LIKE 'unknown %%'"
+
+
+@pytest.fixture
+def other(engine: Engine) -> Engine:
+    """The workers of the next deploy, or of another application, on the same database."""
+    return Engine(engine.dsn, engine.conn)
+
+
+@pytest.fixture
+async def session(engine: Engine) -> AsyncIterator[PostgresSession]:
+    """A session of a worker that knows the tasks `old` and `limited`."""
+    session = await PostgresTransport(engine.dsn, new_id(), tasks=["old", "limited"]).open("test")
+    yield session
+    await session.close()
+
+
+def define(engine: Engine, name: str, **settings: Any) -> None:
+    async def handler() -> None: ...
+
+    handler.__name__ = name
+    engine.task(handler, **settings)
+
+
+def unknown_for(seconds: float) -> UnknownTasks:
+    return UnknownTasks(WorkerOptions(unknown_task_after_s=seconds), Events())
+
+
+async def set_aside(engine: Engine, count: int = 1) -> None:
+    await until(lambda: engine.count(SET_ASIDE) == count, what="jobs of the unknown task are set aside")
+
+
+@pytest.mark.req("T01", "Q14")
+@pytest.mark.fault(26)
+async def test_a_job_waits_uncharged_for_a_worker_that_knows_its_task(engine: Engine, other: Engine) -> None:
+    define(engine, "old")
+    define(other, "new")
+    async with engine.worker(**QUICK):
+        id = engine.enqueue("new", max_attempts=1)
+        await set_aside(engine)
+        await engine.ended(engine.enqueue("old"))
+        assert (engine.job(id).state, engine.job(id).attempt, engine.outcomes(id)) == ("queued", 0, [])
+        async with other.worker(**QUICK):
+            await engine.ended(id)
+    assert [(run.outcome, run.attempt) for run in engine.runs(id)] == [("completed", 1)]
+    assert engine.count("rota.unknown_task") == 0
+
+
+@pytest.mark.req("T02")
+async def test_two_workers_that_share_a_queue_claim_only_their_own_tasks(engine: Engine, other: Engine) -> None:
+    define(engine, "shop")
+    define(other, "billing")
+    ids = [engine.enqueue(name, max_attempts=1) for _ in range(50) for name in ("shop", "billing")]
+    async with engine.worker(app="shop", **QUICK), other.worker(app="billing", **QUICK):
+        await engine.ended(*ids)
+    assert {run.attempt for id in ids for run in engine.runs(id)} == {1}
+    workers = dict(engine.conn.execute("SELECT app, id FROM rota.worker").fetchall())
+    ran_by = engine.conn.execute("SELECT DISTINCT task, worker_id FROM rota.run").fetchall()
+    assert sorted(ran_by) == sorted(workers.items())
+
+
+@pytest.mark.req("T01")
+async def test_why_names_the_task_that_no_live_worker_knows(engine: Engine, other: Engine, aconn: AsyncConn) -> None:
+    define(engine, "old")
+    define(other, "new", queue="mail")
+    async with engine.worker(**QUICK):
+        id = engine.enqueue("new")
+        await set_aside(engine)
+        explanation = await why(aconn, id)
+        assert [reason.code for reason in explanation.reasons] == ["task_unknown"]
+        assert explanation.verdict.startswith("No live worker knows task 'new'.")
+        assert "deploy workers with the code that has it" in explanation.verdict
+        async with other.worker(queues={"mail": 1}, **QUICK):
+            explanation = await why(aconn, id)
+            assert "of queue 'default' knows task 'new'; workers that know it serve mail only" in explanation.verdict
+
+
+@pytest.mark.req("T01", "O03")
+async def test_an_alert_opens_after_a_minute_and_resolves_when_a_worker_comes(
+    engine: Engine, other: Engine, aconn: AsyncConn
+) -> None:
+    define(engine, "old")
+    define(other, "new")
+
+    async def kinds() -> list[tuple[str, str]]:
+        await alerts.look_at_conditions(aconn, AlertSettings())
+        return [(alert.kind, alert.subject) for alert in await alerts.list_alerts(aconn, kind="task_unknown")]
+
+    async with engine.worker(**QUICK):
+        id = engine.enqueue("new")
+        await set_aside(engine)
+        assert await kinds() == []
+        Clock(engine.conn).move(timedelta(seconds=61))
+        assert await kinds() == [("task_unknown", "new")]
+        async with other.worker(**QUICK):
+            await engine.ended(id)
+            assert await kinds() == []
+
+
+@pytest.mark.req("Q14")
+async def test_at_once_where_the_patience_is_zero(engine: Engine) -> None:
+    define(engine, "send_mail")
+    store.sync(engine.conn, tasks=engine.tasks.values(), queues=["default"])
+    async with engine.worker(unknown_task_after_s=0, **QUICK):
+        id = engine.enqueue("send_mial")
+        await engine.ended(id, state="failed")
+        await engine.ended(engine.enqueue("send_mail"))
+        assert [(event.task, event.count) for event in engine.seen(UnknownFailed)] == [("send_mial", 1)]
+    [run] = engine.runs(id)
+    assert run.error["type"] == "UnknownTask"
+    assert (run.error["task"], run.error["nearest"]) == ("send_mial", ["send_mail"])
+    assert "'send_mial'" in run.error["message"]
+
+
+@pytest.mark.req("Q14", "T01")
+async def test_only_time_with_a_live_worker_of_the_application_counts(engine: Engine, session: PostgresSession) -> None:
+    clock, unknown = Clock(engine.conn), unknown_for(100)
+    id = engine.enqueue("new")
+    assert await session.set_aside("default") == 1
+    for _ in range(4):
+        await unknown.fail_overdue(session)
+        clock.move(timedelta(seconds=20))
+    clock.move(timedelta(days=2))  # a weekend without workers
+    for _ in range(2):
+        await unknown.fail_overdue(session)
+        assert engine.state(id) == "queued"
+        clock.move(timedelta(seconds=20))
+    for _ in range(2):
+        await unknown.fail_overdue(session)
+        clock.move(timedelta(seconds=20))
+    await unknown.fail_overdue(session)
+    assert engine.state(id) == "failed"
+
+
+@pytest.mark.req("Q14")
+async def test_what_came_later_has_patience_of_its_own(engine: Engine, session: PostgresSession) -> None:
+    clock, unknown = Clock(engine.conn), unknown_for(100)
+    first = engine.enqueue("new")
+    await session.set_aside("default")
+    for _ in range(5):
+        await unknown.fail_overdue(session)
+        clock.move(timedelta(seconds=20))
+    second = engine.enqueue("new")
+    await session.set_aside("default")
+    await unknown.fail_overdue(session)
+    assert (engine.state(first), engine.state(second)) == ("failed", "queued")
+
+
+@pytest.mark.req("Q14", "T02")
+async def test_a_task_of_another_application_is_left_to_that_one(engine: Engine, session: PostgresSession) -> None:
+    define(engine, "shops")
+    store.sync(engine.conn, tasks=engine.tasks.values(), queues=["default"], app="shop")
+    id = engine.enqueue("shops")
+    await session.set_aside("default")
+    await unknown_for(0).fail_overdue(session)
+    assert engine.state(id) == "queued", "it is not this application's to judge, however short its patience"
+    shop = await PostgresTransport(engine.dsn, new_id(), tasks=[], app="shop").open("test")
+    await unknown_for(0).fail_overdue(shop)
+    await shop.close()
+    assert engine.state(id) == "failed"
+
+
+@pytest.mark.req("Q14", "Q19")
+async def test_children_hear_of_it(engine: Engine, session: PostgresSession) -> None:
+    parent = engine.enqueue("new")
+    child = engine.enqueue("old", parents=[parent], on_parent_failure="fail")
+    await session.set_aside("default")
+    await unknown_for(0).fail_overdue(session)
+    assert (engine.state(parent), engine.state(child)) == ("failed", "failed")
+
+
+@pytest.mark.req("T01", "S09")
+async def test_limits_hold_for_what_comes_back(engine: Engine, session: PostgresSession) -> None:
+    define(engine, "limited", max_concurrency=1)
+    store.sync(engine.conn, tasks=engine.tasks.values(), queues=["default"])
+    for _ in range(3):
+        engine.enqueue(engine.tasks["limited"])
+    engine.conn.execute("UPDATE rota.job SET state = 'queued'")
+    stranger = PostgresSession(session.conn, new_id(), tasks="{old}")
+    assert await stranger.set_aside("default") == 3
+    assert await session.take_back(["mail"]) == 0
+    assert await session.take_back(["default"]) == 3
+    await session.promote()
+    assert len(await session.claim("default", 3, lease_s=60)) == 1
+
+
+@pytest.mark.req("T01")
+async def test_a_task_is_not_forgotten_while_its_jobs_are_being_set_aside(engine: Engine, session: PostgresSession) -> None:
+    """The worker that knows it looks before those who set jobs aside have committed."""
+    engine.enqueue("old")
+    with connect(engine.dsn, "test") as own, own.transaction():
+        own.execute("SELECT rota.set_aside('default', '{none}')")
+        assert await session.take_back(["default"]) == 0
+    assert await session.take_back(["default"]) == 1
+    assert engine.count("rota.unknown_task") == 1
+    assert await session.take_back(["default"]) == 0
+    assert engine.count("rota.unknown_task") == 0
+
+
+@pytest.mark.req("T02")
+async def test_what_another_live_worker_knows_stays_in_line(engine: Engine, session: PostgresSession) -> None:
+    worker = "INSERT INTO rota.worker (id, host, pid, version, queues, tasks, slots) VALUES (%s, 'b', 1, '1', %s, '{new}', 4)"
+    engine.conn.execute(worker, [new_id(), ["default"]])
+    engine.fill("new", 20)
+    engine.fill("old", 3)
+    assert await session.set_aside("default") == 0
+    assert [run.task for run in await session.claim("default", 10, lease_s=60)] == ["old"] * 3
+    engine.conn.execute("UPDATE rota.worker SET stopped_at = rota.now()")
+    assert await session.set_aside("default") == 20
+
+
+@pytest.mark.req("T02")
+async def test_unknown_jobs_at_the_head_cost_claims_nothing_once_set_aside(engine: Engine, session: PostgresSession) -> None:
+    claim = {"worker": new_id(), "tasks": "{old}", "queue": "default", "limit": 10, "lease_s": 60}
+    after = {"priority": START.priority, "run_at": START.run_at, "id": START.id}
+    engine.fill("new", 20_000)
+    engine.fill("old", 10)
+    while await session.set_aside("default"):
+        pass
+    engine.conn.execute("VACUUM ANALYZE rota.job")
+    with connect(engine.dsn, "test") as conn:
+        pages, _, rows = Session(conn).read(SQL["runs_claim"], claim | after)
+    assert (len(rows), pages < 1000) == (10, True), pages
+
+
+@pytest.mark.req("Q14")
+def test_the_error_says_how_long_and_what_is_near() -> None:
+    error = describe_unknown("send_mial", ["send_mail", "digest"], 86400)
+    assert error["message"] == "no live worker has known task 'send_mial' for 24 h; the nearest known tasks are send_mail"
+    assert describe_unknown("x", [], 0)["message"] == "no live worker has known task 'x'"
