@@ -122,7 +122,7 @@ async def test_what_is_not_signed_by_our_secret_is_passed_over(world: World, web
     assert world.titles(feed_id) == ["a"]
 
     async with server.client.post("/websub/nobody-knows-this", data=rss("b")) as answer:
-        assert answer.status == 410
+        assert (answer.status, answer.content_type) == (410, "application/problem+json")
 
 
 async def test_what_is_signed_and_of_no_use_is_thrown_away(world: World, web: Site, server: Serving, centre: Hub) -> None:

@@ -18,11 +18,16 @@ from typing import Any
 import psycopg
 from tests.support import jobs as given
 from tests.support import people
-from tests.support.postgres import server
+from tests.support.postgres import migrate, server
 from tests.support.shop import ADMIN, Shop, open_shop
 
+from rota.apps.feeds.addresses import digest
+from rota.apps.feeds.websub import Credentials
 from rota.db import migrations
 
+APPS = "rota.apps.feeds"
+HUB_TOKEN = "known"
+NAMED = ("id", "job_id", "name", "fingerprint", "token")  # parameters of paths of which there are known values
 CALLS = 5000
 CHECKS = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
@@ -91,6 +96,8 @@ async def known(shop: Shop) -> dict[str, list[Any]]:
         "/api/admin/workers/": [worker["id"] for worker in (await shop.get("/workers"))["items"]],
         "/api/admin/alerts/": [alert["id"] for alert in (await shop.get("/alerts", all="true"))["items"]],
         "/api/admin/webhooks/": [webhook["id"] for webhook in (await shop.get("/webhooks"))["items"]],
+        "/api/admin/feeds/": [feed["id"] for feed in (await shop.get("/feeds"))["items"]],
+        "/websub/": [HUB_TOKEN, "unknown"],
     }
 
 
@@ -100,7 +107,7 @@ def name_what_is_there(document: dict[str, Any], known: dict[str, list[Any]]) ->
         values = next((values for beginning, values in known.items() if path.startswith(beginning + "{")), [])
         for operation in operations.values():
             for parameter in operation.get("parameters", ()):
-                if values and parameter["in"] == "path" and parameter["name"] in ("id", "job_id", "name", "fingerprint"):
+                if values and parameter["in"] == "path" and parameter["name"] in NAMED:
                     parameter["schema"] = {"enum": values}
     return document
 
@@ -118,6 +125,7 @@ def answered(shop: Shop) -> dict[str, int]:
 async def stock(shop: Shop, dsn: str) -> None:
     """Have something of everything in the database, so that there is something to find."""
     with psycopg.connect(dsn, autocommit=True) as conn:
+        migrations.up(conn, shop.app.migrations)
         worker = given.start_worker(conn, queues=("mail",), tasks=("send",))
         for n in range(20):
             await shop.post("/tasks/send/trigger", {"payload": {"user_id": n}}, status=201)
@@ -128,15 +136,23 @@ async def stock(shop: Shop, dsn: str) -> None:
     for name in ("nightly", "none", "0"):
         await shop.post("/schedules", {"name": name, "task": "send", "cron": "0 3 * * *", "payload": {"user_id": 1}}, status=201)
     await shop.post("/webhooks", {"url": "https://example.org/hook"}, status=201)
+    await shop.post("/feeds", {"url": "https://example.org/feed"}, status=201)
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        hub = "https://hub.example.org/"
+        sealed = Credentials("https://example.org/feed", HUB_TOKEN, "s").seal(1, hub)
+        conn.execute(
+            """INSERT INTO feeds.websub (feed_id, hub, sealed, topic_digest, token_digest, state, until)
+               VALUES (1, %s, %s, %s, %s, 'active', rota.now() + interval '1 day')""",
+            [hub, sealed, digest("https://example.org/feed"), digest(HUB_TOKEN)],
+        )
 
 
 async def main(arguments: Any) -> int:
     """Run until there have been enough calls; 0 if all went well."""
     with server() as postgres:
         dsn = postgres.dsn()
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            migrations.up(conn)
-        async with open_shop(dsn, http_enabled=True) as shop:
+        migrate(dsn)
+        async with open_shop(dsn, http_enabled=True, app_apps=APPS) as shop:
             await stock(shop, dsn)
             seed = arguments.seed
             while True:

@@ -41,6 +41,7 @@ CODES: Mapping[int, tuple[str, str]] = {
     406: ("not_acceptable", "this address has no such form of an answer"),
     408: ("request_timeout", "the request did not arrive in time"),
     409: ("conflict", "what is there already forbids it: `detail` says what, and what to do"),
+    410: ("gone", "it was here and is no more"),
     411: ("length_required", "say how long the body is, with Content-Length"),
     412: ("stale", "it has been changed meanwhile: look at it again, and send its new ETag in If-Match"),
     413: ("too_large", "the request is longer than this server takes"),

@@ -28,7 +28,7 @@ export function FeedSheet({ id, onClose }: { id: number; onClose: () => void }) 
               ["Health", <StateBadge state={feed.health} />],
               feed.last_error !== null && feed.health !== "ok" && ["Last error", feed.last_error],
               feed.consecutive_failures > 0 && ["In a row", `${feed.consecutive_failures} failures`],
-              ["Address", <Link href={feed.url}>{feed.url}</Link>],
+              ["Address", feed.url.endsWith("?…") ? feed.url : <Link href={feed.url}>{feed.url}</Link>],
               feed.site_url !== null && ["Site", <Link href={feed.site_url}>{feed.site_url}</Link>],
               ["Next fetch", <Time at={feed.next_fetch_at} empty="never" />],
               ["Fetched every", <Duration of={feed.interval_s} />],

@@ -14,11 +14,13 @@ from rota.apps.feeds import websub
 from rota.apps.feeds.opml import MAX_BYTES
 from rota.apps.feeds.records import Feed, FeedDetail, FeedEntry, FullEntry, Health
 from rota.apps.feeds.service import Feeds
-from rota.errors import Conflict
+from rota.errors import Conflict, NotFound
 from rota.server.fields import Body, LongText, Number, Text
 from rota.server.guard import allow, public
 from rota.server.paging import CursorText, Limit, Page, decode_cursor, encode_cursor
+from rota.server.problem import problem
 from rota.server.schemas import problems
+from rota.server.scope import REQUEST_ID
 from rota.server.state import State, state_of
 
 router = APIRouter(tags=["feeds"])
@@ -231,15 +233,14 @@ async def verify(
 ) -> Response:
     """For hubs: answers with their challenge what we have asked for, and with 404 what we have not."""
     async with server.connection() as conn:
-        wanted = await websub.verify_intent(conn, token, mode, topic, lease_seconds, reason)
-    if not wanted:
-        return PlainTextResponse("nobody here has asked for this\n", 404)
+        if not await websub.verify_intent(conn, token, mode, topic, lease_seconds, reason):
+            raise NotFound("nobody here has asked for this")
     return PlainTextResponse(challenge if mode != "denied" else "")
 
 
 @router.post(
     "/websub/{token}", operation_id="websub_deliver", summary="Take news from a hub", dependencies=[Depends(public())],
-    status_code=202,
+    status_code=202, response_class=Response, responses=problems(410),
 )  # fmt: skip
 async def deliver(
     server: Server, feeds: Own, token: Token, request: Request,
@@ -250,7 +251,11 @@ async def deliver(
     async with server.connection() as conn:
         kind = request.headers.get("content-type", "")
         taken = await websub.take(feeds, conn, token, x_hub_signature, kind, body)
-    return Response(status_code={"taken": 202, "ignored": 202, "unknown": 410, "full": 503}[taken])
+    if taken == "unknown":
+        return problem(410, "gone", "there is no such subscription, or it has ended", request_id=request.scope.get(REQUEST_ID))
+    if taken == "full":
+        return problem(503, "busy", "earlier messages of this feed wait to be read", request_id=request.scope.get(REQUEST_ID))
+    return Response(status_code=202)
 
 
 async def _entries(server: State, feeds: Feeds, feed_id: int | None, query: EntryQuery) -> Page[FeedEntry]:
