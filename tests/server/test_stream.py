@@ -23,6 +23,7 @@ pytestmark = pytest.mark.req("A01")
 
 SESSIONS = "pg_stat_activity WHERE datname = current_database()"
 END_STREAM = f"SELECT pg_terminate_backend(pid) FROM {SESSIONS} AND application_name = 'rota stream'"
+WAITING = f"SELECT FROM {SESSIONS} AND wait_event_type = 'Lock'"
 LISTENING = f"SELECT FROM {SESSIONS} AND query LIKE 'LISTEN%%'"
 
 Conn = psycopg.Connection[Any]
@@ -148,7 +149,7 @@ class TestRights:
     async def test_it_ends_when_the_session_does(
         self, server: Serving, ada: Headers, conn: Conn, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(events, "HEARTBEAT_S", 0.1)
+        monkeypatch.setattr(events, "CHECK_S", 0.1)
         async with listen(server, ada) as stream:
             await stream.next()
             conn.execute("UPDATE rota.session SET ended_at = rota.now()")
@@ -157,7 +158,7 @@ class TestRights:
         await until(lambda: len(server.state.hub) == 0)
 
     async def test_it_follows_the_role(self, server: Serving, ada: Headers, conn: Conn, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(events, "HEARTBEAT_S", 0.1)
+        monkeypatch.setattr(events, "CHECK_S", 0.1)
         async with listen(server, ada) as stream:
             await looked(server)
             conn.execute("UPDATE rota.account SET role = 'user' WHERE email = %s", [ADA])
@@ -330,12 +331,19 @@ class TestConnection:
             pause(conn, "mail")
             await stream.until("queues", paused("mail"))
 
-    async def test_it_says_that_it_is_still_here(self, server: Serving, ada: Headers, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.req("D01")
+    async def test_heartbeats_do_not_wait_for_the_database(
+        self, server: Serving, ada: Headers, conn: Conn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(events, "HEARTBEAT_S", 0.05)
+        monkeypatch.setattr(events, "CHECK_S", 0.05)
         async with listen(server, ada) as stream:
             await stream.next()
-            reading = asyncio.create_task(drain(stream))
-            await until(lambda: stream.comments > 2)
+            with conn.transaction():
+                conn.execute("LOCK TABLE rota.session")  # which the look at the client's rights needs
+                await until(lambda: conn.execute(WAITING).fetchall(), what="for the look to wait")
+                reading, before = asyncio.create_task(drain(stream)), stream.heartbeats
+                await until(lambda: stream.heartbeats > before + 2)
             reading.cancel()
 
     async def test_it_ends_when_the_server_does(self, server: Serving, ada: Headers) -> None:

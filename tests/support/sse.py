@@ -29,19 +29,20 @@ class Listening:
     def __init__(self, answer: aiohttp.ClientResponse) -> None:
         self.answer = answer
         self.last_id: str | None = None
-        self.comments = 0
+        self.heartbeats = 0
 
     async def next(self, within: float = PATIENCE_S) -> Heard | None:
-        """Wait for the next event; None at the end of the stream."""
+        """Wait for the next event that is no heartbeat; None at the end of the stream."""
         async with asyncio.timeout(within):
             fields: dict[str, str] = {}
             async for line in self.answer.content:
                 text = line.decode().rstrip("\n")
                 name, _, value = text.partition(": ")
-                if text.startswith(":"):
-                    self.comments += 1
-                elif text:
+                if text:
                     fields[name] = value
+                elif fields.get("event") == "heartbeat":
+                    self.heartbeats += 1
+                    fields = {}
                 elif "event" in fields:
                     self.last_id = fields.get("id", self.last_id)
                     return Heard(fields.get("id"), fields["event"], json.loads(fields["data"]))

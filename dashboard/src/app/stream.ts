@@ -15,23 +15,25 @@ export interface Connection {
 type Listener = (change: Change, kind: Kind) => void;
 
 const FLUSH_MS = 300; // at most so often is anything rendered for the stream's sake
-const REST_MS = 1000; // and the same answer is asked for at most so often,
+const REST_MS = 1500; // and the same answer is asked for at most so often, a list of several pages the less often,
 const REST_FACTOR = 3; // or, where it takes long, leaving the server this many times as long in peace
-const MOST_PAGES = 4; // a list of which more are shown is left as it is: it is being read
 const HIDDEN_MS = 20_000;
-const SILENT_MS = 40_000; // after which we look whether the server still lives
+const SILENT_MS = 8_000; // without a word, though the server sends a heartbeat every 3 s: it hangs, or the connection is cut
+const LOOK_MS = 1_000;
 const MOST_WAIT_MS = 30_000;
 
 export class LiveStream {
   connection: Connection = { status: "off", heardAt: Date.now(), databaseAway: false };
   private source: EventSource | null = null;
   private dirty = new Set<Kind>();
+  private outdated = new Set<string>(); // hashes of queries whose turn has not come yet
   private changes: [Kind, Change][] = [];
   private notBefore = new Map<string, number>();
   private flushing: ReturnType<typeof setTimeout> | undefined;
   private reopening: ReturnType<typeof setTimeout> | undefined;
   private hiding: ReturnType<typeof setTimeout> | undefined;
   private silence: ReturnType<typeof setInterval> | undefined;
+  private openedAt = 0;
   private failures = 0;
   private heardBefore = false;
   private watchers = new Set<() => void>();
@@ -42,7 +44,7 @@ export class LiveStream {
   start(): void {
     document.addEventListener("visibilitychange", this.onVisibility);
     window.addEventListener("online", this.onOnline);
-    this.silence = setInterval(() => void this.lookIfSilent(), SILENT_MS / 4);
+    this.silence = setInterval(this.lookIfSilent, LOOK_MS);
     this.open();
   }
 
@@ -74,6 +76,7 @@ export class LiveStream {
     if (this.connection.status !== "lost") this.set({ status: "connecting" });
     const source = new EventSource(apiUrl("/api/admin/stream"));
     this.source = source;
+    this.openedAt = Date.now();
     const heard = () => {
       this.failures = 0;
       this.set({ status: "live", heardAt: Date.now() });
@@ -85,6 +88,7 @@ export class LiveStream {
       this.heardBefore = true;
     });
     source.addEventListener("reset", () => (heard(), this.everything()));
+    source.addEventListener("heartbeat", heard);
     source.addEventListener("end", () => this.set({ status: "lost" }));
     source.addEventListener("database", (event) => {
       heard();
@@ -142,44 +146,43 @@ export class LiveStream {
     for (const [kind, change] of changes) for (const listener of this.listeners.get(kind) ?? []) listener(change, kind);
     const kinds = this.dirty;
     this.dirty = new Set();
+    const before = this.outdated;
+    this.outdated = new Set();
     const now = Date.now();
     for (const query of this.client.getQueryCache().getAll()) {
-      const about = ((query.meta?.live as Kind[] | undefined) ?? []).filter((kind) => kinds.has(kind));
-      if (about.length === 0) continue;
+      const live = (query.meta?.live as Kind[] | undefined) ?? [];
+      if (live.length === 0 || !(before.has(query.queryHash) || live.some((kind) => kinds.has(kind)))) continue;
       if (!query.isActive()) {
         query.invalidate(); // asked for when somebody looks at it again
       } else if (query.state.fetchStatus !== "idle" || (this.notBefore.get(query.queryHash) ?? 0) > now) {
-        for (const kind of about) this.dirty.add(kind); // later: what is under way would miss this change
-        this.plan();
-      } else if (pagesOf(query) <= MOST_PAGES) {
+        this.outdated.add(query.queryHash); // later: what is under way would miss this change
+      } else {
         this.ask(query, now);
       }
     }
+    if (this.outdated.size > 0) this.plan();
   }
 
   private ask(query: Query, started: number): void {
-    this.notBefore.set(query.queryHash, started + REST_MS);
+    const rest = Math.max(REST_MS * pagesOf(query), (query.meta?.calmMs as number | undefined) ?? 0);
+    this.notBefore.set(query.queryHash, started + rest);
     void query
       .fetch()
       .catch(() => {}) // its error is in the query, which shows it
       .finally(() => {
         const took = Date.now() - started;
-        this.notBefore.set(query.queryHash, Date.now() + Math.max(REST_MS - took, REST_FACTOR * took));
+        this.notBefore.set(query.queryHash, Date.now() + Math.max(rest - took, REST_FACTOR * took));
       });
   }
 
-  private async lookIfSilent(): Promise<void> {
-    if (this.connection.status !== "live" || Date.now() - this.connection.heardAt < SILENT_MS) return;
-    try {
-      const answer = await fetch(apiUrl("/healthz"), { signal: AbortSignal.timeout(5000), cache: "no-store" });
-      if (answer.ok) return this.set({ heardAt: Date.now() });
-    } catch {
-      // as below
-    }
+  private lookIfSilent = (): void => {
+    const live = this.connection.status === "live";
+    const since = live ? this.connection.heardAt : this.openedAt;
+    if (!this.source || Date.now() - since < (live ? SILENT_MS : MOST_WAIT_MS)) return;
     this.set({ status: "lost" });
     this.close();
     this.reopen();
-  }
+  };
 
   private onVisibility = (): void => {
     clearTimeout(this.hiding);

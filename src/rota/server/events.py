@@ -15,7 +15,8 @@ from starlette.types import Receive, Scope, Send
 from rota.errors import AuthError, RotaError
 from rota.server.hub import Client, Hub
 
-HEARTBEAT_S = 15.0
+HEARTBEAT_S = 3.0  # pages call a server lost that has been silent for 8 s
+CHECK_S = 15.0
 SEND_WITHIN_S = 30.0  # a client that has not read for so long is let go
 
 Rights = Callable[[], Awaitable[frozenset[str]]]  # the kinds that the client may be told of now
@@ -38,11 +39,12 @@ class EventStream(Response):
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Streams until there is a reason to end."""
         gone = asyncio.create_task(self._await_disconnect(receive))
+        check = asyncio.create_task(self._check_rights())
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             number = await self._greet(send)
-            checked = monotonic()
-            while not (gone.done() or self._hub.closed):
+            beaten = monotonic()
+            while not (gone.done() or check.done() or self._hub.closed):
                 self._client.wake.clear()
                 if (more := self._hub.after(number, self._kinds)) is None:
                     number = await self._reset(send, "you are too far behind: fetch everything anew")
@@ -50,21 +52,21 @@ class EventStream(Response):
                     text, number = more
                     if text:
                         await _send(send, text)
-                if (left_s := checked + HEARTBEAT_S - monotonic()) <= 0:
-                    if (why := await self._check()) is not None:
-                        await _send(send, _message("end", {"why": why}))
-                        break
-                    await _send(send, b": still here\n\n")
-                    checked = monotonic()
+                if (left_s := beaten + HEARTBEAT_S - monotonic()) <= 0:
+                    await _send(send, HEARTBEAT)
+                    beaten = monotonic()
                     continue
                 await self._wait(left_s)
-            if self._hub.closed:
+            if check.done():
+                await _send(send, _message("end", {"why": check.result()}))
+            elif self._hub.closed:
                 await _send(send, _message("end", {"why": "the server is stopping: come back"}))
             await _send(send, b"", more=False)
         except TimeoutError:
             pass  # it does not read: without an end of the answer, the connection is closed
         finally:
             gone.cancel()
+            check.cancel()
             self._hub.leave(self._client)
 
     async def _greet(self, send: Send) -> int:
@@ -82,15 +84,18 @@ class EventStream(Response):
         await _send(send, _message("reset", {"why": why}, last_id))
         return self._hub.position(last_id) or 0
 
-    async def _check(self) -> str | None:
-        """Looks whether the client may still be told, and of what; why not, if it may not."""
-        try:
-            self._kinds = await self._look_again()
-        except AuthError as error:
-            return str(error)
-        except (RotaError, psycopg.Error):  # the database is away: there is nothing to tell then, and the next look will show
-            return None
-        return None
+    async def _check_rights(self) -> str:
+        """Look from time to time whether the client may still be told, and of what; return why not, once it may not."""
+        # Beside the stream: heartbeats must not wait for a slow database.
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                self._kinds = await self._look_again()
+            except AuthError as error:
+                self._client.wake.set()
+                return str(error)
+            except (RotaError, psycopg.Error):
+                pass  # the database is away: there is nothing to tell then, and the next look will show
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -113,3 +118,6 @@ async def _send(send: Send, text: bytes, *, more: bool = True) -> None:
 def _message(kind: str, data: dict[str, object], last_id: str | None = None) -> bytes:
     head = b"" if last_id is None else b"id: %s\n" % last_id.encode()
     return head + b"event: %s\ndata: %s\n\n" % (kind.encode(), orjson.dumps(data))
+
+
+HEARTBEAT = _message("heartbeat", {})
