@@ -32,6 +32,7 @@ class Site:
 
     dsn: str
     url: str  # with the path below which it is
+    pid: int  # of the server
 
     @property
     def dashboard(self) -> str:
@@ -91,9 +92,10 @@ def running_site(dsn: str, folder: Path, **settings: str) -> Iterator[Site]:
     )
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("CREATE TABLE IF NOT EXISTS word (word text PRIMARY KEY)")
-    with ended_after(start("server", "-a", APP, cwd=folder, env=env)):
+    process = start("server", "-a", APP, cwd=folder, env=env)
+    with ended_after(process):
         [url] = until(lambda: re.findall(r"http://127\.0\.0\.1:\d+", (folder / "stderr").read_text())[:1], why="for the server")
-        site = Site(dsn, url + settings.get("server_root_path", ""))
+        site = Site(dsn, url + settings.get("server_root_path", ""), process.pid)
         until(lambda: site.execute("SELECT 1 FROM rota.worker WHERE stopped_at IS NULL"), why="for the worker inside")
         yield site
 

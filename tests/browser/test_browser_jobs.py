@@ -115,6 +115,11 @@ async def test_logs_are_followed(visit: Visit, site: Site) -> None:
     await expect(page.get_by_text(f"line 1 for {mark}b")).to_be_hidden()
     await page.get_by_role("button", name="Show 2 new lines").click()
     await expect(page.get_by_text(f"line 1 for {mark}b")).to_be_visible()
+    await page.get_by_text(f"line 1 for {mark}b").hover()  # nothing moves under the pointer
+    site.enqueue("send_mail", payload(to=f"{mark}c", lines=1))
+    await expect(page.get_by_role("button", name="Show 1 new line")).to_be_visible()
+    await page.get_by_label("Search the logs").hover()
+    await expect(page.get_by_text(f"line 0 for {mark}c")).to_be_visible()
 
 
 async def test_an_error_is_edited_and_retried(visit: Visit, site: Site) -> None:

@@ -1,7 +1,7 @@
 /** Data for pages: `useApi` for one answer, `usePages` for a list, `useAct` for a change. */
 
-import { type UseQueryResult, keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useMemo } from "react";
+import { type UseQueryResult, hashKey, keepPreviousData, useInfiniteQuery, useMutation, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { toast } from "@/lib/toasts";
 import { type Given, send } from "./client";
 import { type Kind, kindsOf } from "./live";
@@ -15,6 +15,8 @@ export interface ApiOptions {
   everyMs?: number;
   /** What changes make it ask again; by itself as the path says, [] for never. */
   live?: Kind[];
+  /** For the stream's sake it is asked for at most so often; left out: as often as the stream allows. */
+  calmMs?: number;
   /** Whether the answer before stays while another one loads; true unless said otherwise. */
   keep?: boolean;
 }
@@ -31,7 +33,7 @@ export function useApi<P extends PathOf<"get">>(
     enabled: options.enabled ?? true,
     refetchInterval: options.everyMs,
     placeholderData: options.keep === false ? undefined : keepPreviousData,
-    meta: { live: options.live ?? kindsOf(path) },
+    meta: { live: options.live ?? kindsOf(path), calmMs: options.calmMs },
   });
 }
 
@@ -52,6 +54,25 @@ export function useApiWithEtag<P extends PathOf<"get">>(
   });
 }
 
+/** The rows that can be seen: places of the first and the last of them, and the rows themselves. */
+export interface Seen<T> {
+  from: number;
+  to: number;
+  rows: T[];
+}
+
+/** How rows are asked for by their keys, whatever page they are on by now. */
+export interface ByKey<T> {
+  key: (row: T) => string;
+  query: (keys: string[]) => Record<string, unknown>;
+}
+
+/** A page of a list as it is on the server now. */
+export interface Part<T> {
+  items: T[];
+  next: string | null;
+}
+
 /** A list as `Table` takes it. */
 export interface ListState<T> {
   rows: T[];
@@ -67,42 +88,106 @@ export interface ListState<T> {
   count: { count: number; capped: boolean } | null;
   refetch: () => void;
   updatedAt: number;
+  /** Which list the rows are of: another search is another list. */
+  of: string;
+  /** While it is held: the first page and those in view, as they are now; else null. */
+  parts: Part<T>[] | null;
+  /** And rows in view that are not on the first page any more. */
+  current: T[];
+  /** Leaves the rows as they are, and keeps only what can be seen current; null: keeps all of it current again. */
+  hold: (seen: Seen<T> | null) => void;
+  /** Makes the newest rows part of a list that is held. */
+  show: () => unknown;
 }
 
-interface Page<T> {
-  items: T[];
-  next: string | null;
+interface Page<T> extends Part<T> {
   count?: { count: number; capped: boolean } | null;
 }
 
 const FILL = 20; // rows below which the next page is asked for by itself: a search answers with short pages
 const TURNS = 8;
+const HELD_MS = 2_500; // between two looks at what is held
+const KEPT = 2; // pages of a list that is no longer held; further ones are loaded when somebody scrolls there
 
 /** A list by keyset: `rows` of all pages so far, `loadMore` for the next. Short pages of a search are filled up by themselves. */
-export function usePages<P extends ListPath>(path: P, params: Params<"get", P> = {} as never, options: ApiOptions = {}): ListState<ItemOf<P>> {
+export function usePages<P extends ListPath>(path: P, params: Params<"get", P> = {} as never, options: ApiOptions & { byKey?: ByKey<ItemOf<P>> } = {}): ListState<ItemOf<P>> {
   type T = ItemOf<P>;
-  const found = useInfiniteQuery<Page<T>, Problem, { pages: Page<T>[] }, unknown[], string | null>({
-    queryKey: [path, params, "pages"],
-    queryFn: async ({ pageParam, signal }) => {
-      const given = params as Given;
-      // Counting is for the first page only: it is the same for all of them.
-      const query = { ...given.query, cursor: pageParam, ...(pageParam ? { count: undefined } : {}) };
-      return (await send("get", path, { ...given, query, signal })).body as Page<T>;
-    },
+  const { byKey } = options;
+  const client = useQueryClient();
+  const [seen, setSeen] = useState<Seen<T> | null>(null);
+  const ask = async (cursor: string | null, signal: AbortSignal) => {
+    const given = params as Given;
+    // Counting is for the first page only: it is the same for all of them.
+    const query = { ...given.query, cursor, ...(cursor ? { count: undefined } : {}) };
+    return (await send("get", path, { ...given, query, signal })).body as Page<T>;
+  };
+  const live = options.live ?? kindsOf(path);
+  const queryKey = [path, params, "pages"];
+  const key = hashKey(queryKey);
+  const found = useInfiniteQuery<Page<T>, Problem, { pages: Page<T>[]; pageParams: (string | null)[] }, unknown[], string | null>({
+    queryKey,
+    queryFn: ({ pageParam, signal }) => ask(pageParam, signal),
     initialPageParam: null,
     getNextPageParam: (last) => last.next,
     enabled: options.enabled ?? true,
-    refetchInterval: options.everyMs,
+    refetchInterval: seen ? false : options.everyMs,
     placeholderData: options.keep === false ? undefined : keepPreviousData,
-    meta: { live: options.live ?? kindsOf(path) },
+    meta: { live: seen ? [] : live },
   });
   const { fetchNextPage, hasNextPage, isFetching, isPlaceholderData } = found;
+  const of = useRef(key);
+  if (!isPlaceholderData) of.current = key;
   const pages = found.data?.pages;
+  const cursors = found.data?.pageParams;
+  const indexes = isPlaceholderData ? [] : pagesIn(pages, seen, byKey !== undefined);
+  const watched = useQueries({
+    queries: indexes.map((index) => ({
+      queryKey: [path, params, "part", cursors?.[index] ?? null],
+      queryFn: ({ signal }: { signal: AbortSignal }) => ask(cursors?.[index] ?? null, signal),
+      initialData: pages?.[index],
+      staleTime: Number.POSITIVE_INFINITY,
+      gcTime: 0, // the next time it begins with what the list has then
+      refetchInterval: options.everyMs,
+      meta: { live, calmMs: HELD_MS },
+    })),
+  });
+  const known = watched.flatMap((part) => part.data ?? []);
+  const identity = useRef(known);
+  if (known.length !== identity.current.length || known.some((part, index) => part !== identity.current[index])) identity.current = known;
+  const parts = known.length > 0 ? identity.current : null;
+  const keys = byKey && parts ? missingFrom(parts, seen, byKey.key) : [];
+  const others = useQuery<T[], Problem>({
+    queryKey: [path, "rows", keys],
+    queryFn: async ({ signal }) => ((await send("get", path, { query: byKey!.query(keys), signal })).body as Page<T>).items,
+    enabled: keys.length > 0,
+    placeholderData: keepPreviousData,
+    gcTime: 0,
+    meta: { live, calmMs: HELD_MS },
+  });
   const rows = useMemo(() => pages?.flatMap((page) => page.items) ?? [], [pages]);
   const wants = hasNextPage && !isFetching && !isPlaceholderData && !found.isError && rows.length < FILL && (pages?.length ?? 0) < TURNS;
   useEffect(() => {
     if (wants) void fetchNextPage();
   }, [wants, fetchNextPage]);
+
+  const latest = useRef({ queryKey, pages, cursors, parts, indexes, refetch: found.refetch });
+  latest.current = { queryKey, pages, cursors, parts, indexes, refetch: found.refetch };
+  const show = useCallback(async () => {
+    const { queryKey, pages, cursors, parts, indexes, refetch } = latest.current;
+    if (!parts || !pages || !cursors) return;
+    const newest = pages.map((page, index) => parts[indexes.indexOf(index)] ?? page);
+    if (newest.every((page, index) => page === pages[index])) return;
+    const kept = pages.length > KEPT ? 1 : pages.length;
+    client.setQueryData(queryKey, { pages: newest.slice(0, kept), pageParams: cursors.slice(0, kept) });
+    if (kept > 1) await refetch(); // the second page begins where the first one ends now
+  }, [client]);
+  const hold = useCallback(
+    (next: Seen<T> | null) => {
+      if (next === null) void show();
+      setSeen(next);
+    },
+    [show],
+  );
   return {
     rows,
     loading: found.isPending && (options.enabled ?? true),
@@ -114,8 +199,37 @@ export function usePages<P extends ListPath>(path: P, params: Params<"get", P> =
     count: pages?.[0]?.count ?? null,
     refetch: () => void found.refetch(),
     updatedAt: found.dataUpdatedAt,
+    of: of.current,
+    parts,
+    current: (keys.length > 0 && others.data) || EMPTY,
+    hold,
+    show,
   };
 }
+
+const EMPTY: never[] = [];
+
+/** Keys of rows in view that the parts do not have. */
+function missingFrom<T>(parts: Part<T>[], seen: Seen<T> | null, key: (row: T) => string): string[] {
+  const known = new Set(parts.flatMap((part) => part.items.map(key)));
+  return seen?.rows.map(key).filter((each) => !known.has(each)) ?? [];
+}
+
+/** The first page, and unless only that is wanted those with rows that can be seen. */
+function pagesIn(pages: Page<unknown>[] | undefined, seen: Seen<unknown> | null, onlyFirst: boolean): number[] {
+  if (!pages || !seen) return [];
+  if (onlyFirst) return pages.length > 0 ? [0] : [];
+  const found: number[] = [];
+  let first = 0;
+  pages.forEach((page, index) => {
+    const last = first + page.items.length - 1;
+    if (index === 0 || (first <= seen.to && last >= seen.from)) found.push(index);
+    first = last + 1;
+  });
+  return found;
+}
+
+const nothing = () => {};
 
 /** What `useApi` gave, as a list for `Table`: `listOf(query, (data) => data.items)`. */
 export function listOf<D, T>(query: UseQueryResult<D, Problem>, pick: (data: D) => T[]): ListState<T> {
@@ -125,11 +239,16 @@ export function listOf<D, T>(query: UseQueryResult<D, Problem>, pick: (data: D) 
     fetching: query.isFetching,
     error: query.error,
     hasMore: false,
-    loadMore: () => {},
+    loadMore: nothing,
     loadingMore: false,
     count: null,
     refetch: () => void query.refetch(),
     updatedAt: query.dataUpdatedAt,
+    of: "",
+    parts: null,
+    current: EMPTY,
+    hold: nothing,
+    show: nothing,
   };
 }
 

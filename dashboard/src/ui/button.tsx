@@ -29,9 +29,11 @@ export interface ButtonProps extends Omit<ComponentProps<"button">, "disabled"> 
   busy?: boolean;
   tooltip?: ReactNode;
   small?: boolean;
+  /** On a phone only the icon is shown, in a row with little room. */
+  collapse?: boolean;
 }
 
-export function Button({ look = "plain", icon, op, disabledWhy, disabled, busy, tooltip, small, className, children, onClick, ...rest }: ButtonProps) {
+export function Button({ look = "plain", icon, op, disabledWhy, disabled, busy, tooltip, small, collapse, className, children, onClick, ...rest }: ButtonProps) {
   const rights = useRights();
   const why = op && !rights.can(op) ? rights.why(op) : disabledWhy || undefined;
   const off = Boolean(why) || disabled || busy;
@@ -47,13 +49,14 @@ export function Button({ look = "plain", icon, op, disabledWhy, disabled, busy, 
         className={cx(
           "inline-flex items-center justify-center gap-1.5 rounded-md font-medium whitespace-nowrap select-none",
           small ? "h-6 px-2 text-xs" : "h-7.5 px-3 text-sm",
+          collapse && "max-sm:size-7.5 max-sm:!px-0",
           off && !busy && "cursor-not-allowed opacity-50",
           LOOKS[look],
           className,
         )}
       >
         {busy ? <Spinner size={14} /> : icon && <Icon name={icon} size={14} />}
-        {children}
+        {collapse ? <span className="max-sm:sr-only">{children}</span> : children}
       </button>
     </Tooltip>
   );

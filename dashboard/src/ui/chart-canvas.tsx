@@ -7,17 +7,20 @@ import { cx } from "@/lib/classes";
 import { durationWords, local, shortCount } from "@/lib/format";
 import { onTheme } from "@/lib/theme";
 import { TONE_TEXT, type Tone } from "./badge";
-import type { ChartProps } from "./chart";
+import type { ChartProps, Range } from "./chart";
 
 const VARIABLES: Record<Tone, string> = { neutral: "faint", ok: "ok", warn: "warn", bad: "bad", info: "info", accent: "accent" };
 
-export default function ChartCanvas({ times, series, unit, height = 160, onSelect }: ChartProps) {
+export default function ChartCanvas({ times, series, unit, height = 160, unfinished, range, onSelect }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>(null);
   const [themes, setThemes] = useState(0);
   const select = useRef(onSelect);
   select.current = onSelect;
+  const selects = onSelect !== undefined;
+  const marked = useRef(range);
+  marked.current = range;
   const data = useMemo(() => {
     const xs = times.map((time) => new Date(time).getTime() / 1000);
     return [xs, ...stacked(series)] as uPlot.AlignedData;
@@ -34,8 +37,8 @@ export default function ChartCanvas({ times, series, unit, height = 160, onSelec
         height,
         legend: { show: false },
         padding: [8, 8, 0, 0],
-        cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false, setScale: false } },
-        select: { show: true, left: 0, top: 0, width: 0, height: 0 },
+        cursor: { y: false, points: { size: 6 }, drag: { x: selects, y: false, setScale: false } },
+        select: { show: selects, left: 0, top: 0, width: 0, height: 0 },
         scales: {
           // Half a slot more at both ends: else the first and the last bar are cut in half.
           x: {
@@ -48,7 +51,7 @@ export default function ChartCanvas({ times, series, unit, height = 160, onSelec
         },
         axes: [
           { stroke: color("faint"), grid: { show: false }, ticks: { show: false }, font: font(element), values: (_, xs) => labels(xs), size: 24, space: 70 },
-          { stroke: color("faint"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: font(element), values: (_, ys) => ys.map((y) => amount(y, unit)), size: 52, space: 34 },
+          { stroke: color("faint"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: font(element), incrs: unit ? undefined : WHOLE, values: (_, ys) => ys.map((y) => amount(y, unit)), size: 52, space: 34 },
         ],
         series: [
           {},
@@ -63,13 +66,12 @@ export default function ChartCanvas({ times, series, unit, height = 160, onSelec
           })),
         ],
         hooks: {
+          drawClear: [(chart) => marked.current && shade(chart, marked.current, color("accent", 18))],
           setCursor: [(chart) => setAt(chart.cursor.idx ?? null)],
           setSelect: [
             (chart) => {
-              if (select.current && chart.select.width > 4) {
-                const time = (x: number) => new Date(chart.posToVal(x, "x") * 1000);
-                select.current(time(chart.select.left), time(chart.select.left + chart.select.width));
-              }
+              const { left, width } = chart.select;
+              if (width > 4) select.current?.(inOrder(chart.posToIdx(left), chart.posToIdx(left + width)));
               chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
             },
           ],
@@ -88,11 +90,12 @@ export default function ChartCanvas({ times, series, unit, height = 160, onSelec
     };
     // The data comes by setData: a chart is made anew when its shape or its colours change.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [shape, height, unit, themes]);
+  }, [shape, height, unit, themes, selects]);
   useEffect(() => plot.current?.setData(data), [data]);
+  useEffect(() => plot.current?.redraw(false), [range]);
 
   const last = times.length - 1;
-  const shown = at ?? last;
+  const shown = at ?? (unfinished && last > 0 ? last - 1 : last);
   return (
     <div>
       <div ref={place} className="w-full" style={{ height }} />
@@ -103,10 +106,29 @@ export default function ChartCanvas({ times, series, unit, height = 160, onSelec
             {each.label} <span className="text-text">{each.values[shown] === null || each.values[shown] === undefined ? "–" : amount(each.values[shown], unit)}</span>
           </span>
         ))}
-        {times[shown] !== undefined && <span className="ml-auto">{when(times)(times[shown])}</span>}
+        {times[shown] !== undefined && <span className="ml-auto">{when(times)(times[shown])}{unfinished && shown === last && ", so far"}</span>}
       </div>
     </div>
   );
+}
+
+const WHOLE = [1, 2, 5].flatMap((step) => Array.from({ length: 10 }, (_, power) => step * 10 ** power)).toSorted((a, b) => a - b); // counts have no halves
+
+function inOrder(a: number, b: number): Range {
+  return a < b ? [a, b] : [b, a];
+}
+
+/** A ground behind the values that are marked, as wide as their slots. */
+function shade(chart: uPlot, [first, last]: Range, color: string): void {
+  const xs = chart.data[0];
+  if (xs[first] === undefined || xs[last] === undefined) return;
+  const half = xs.length > 1 ? (xs[1]! - xs[0]!) / 2 : 0;
+  const left = chart.valToPos(xs[first] - half, "x", true);
+  const { top, height } = chart.bbox;
+  chart.ctx.save();
+  chart.ctx.fillStyle = color;
+  chart.ctx.fillRect(left, top, chart.valToPos(xs[last] + half, "x", true) - left, height);
+  chart.ctx.restore();
 }
 
 /** Bars are drawn from the top of the pile to its bottom, lines over them. */

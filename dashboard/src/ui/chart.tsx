@@ -23,21 +23,38 @@ export interface ChartProps {
   /** Beside the numbers: "jobs/min", "ms"; "s" is shown as a duration. */
   unit?: string;
   height?: number;
-  /** When somebody has marked a span with the mouse. */
-  onSelect?: (from: Date, to: Date) => void;
+  /** The last value is not complete yet: the legend shows the one before it. */
+  unfinished?: boolean;
+  /** What stands in the chart's place when there is nothing to draw. */
+  empty?: string;
+  /** Marked in the chart: the first and the last value. */
+  range?: Range | null;
+  /** Called with the values that were marked with the mouse; without it, nothing can be marked. */
+  onSelect?: (range: Range) => void;
 }
+
+/** Places of the first and the last of some values. */
+export type Range = readonly [first: number, last: number];
 
 /** `<Chart label="Throughput" times={…} series={[{ label: "completed", tone: "ok", values, kind: "bars" }]} unit="jobs/min" />` */
 export function Chart(props: ChartProps) {
-  const { height = 160, label, series } = props;
+  const { height = 160, label, series, times, unfinished, empty } = props;
+  const nothing = empty !== undefined && series.every((each) => each.values.every((value) => !value));
+  const last = times.length - (unfinished ? 2 : 1);
   return (
     <figure className="min-w-0" aria-label={label}>
       <figcaption className="sr-only">
-        {label}: {series.map((each) => `${each.label} last ${each.values.findLast((value) => value !== null) ?? "unknown"}`).join(", ")}
+        {label}: {nothing ? empty : series.map((each) => `${each.label} last ${each.values[last] ?? "none"}`).join(", ")}
       </figcaption>
-      <Suspense fallback={<div className="animate-skeleton rounded-md bg-sunken" style={{ height: height + 24 }} />}>
-        <Canvas {...props} height={height} />
-      </Suspense>
+      {nothing ? (
+        <div className="grid place-items-center rounded-md border border-dashed text-muted" style={{ height: height + 24 }}>
+          {empty}
+        </div>
+      ) : (
+        <Suspense fallback={<div className="animate-skeleton rounded-md bg-sunken" style={{ height: height + 24 }} />}>
+          <Canvas {...props} height={height} />
+        </Suspense>
+      )}
     </figure>
   );
 }

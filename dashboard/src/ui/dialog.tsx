@@ -1,11 +1,12 @@
 /** Dialogs: native ones, so that the focus stays inside, Escape closes, and the rest of the page is out of reach. */
 
-import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { type FormEvent, type ReactNode, useContext, useEffect, useId, useRef, useState } from "react";
 import { asProblem } from "@/api/problem";
 import { cx } from "@/lib/classes";
 import { Button, IconButton } from "./button";
 import { Input } from "./fields";
 import { ErrorPanel } from "./states";
+import { DialogDepth, useOpenDialog } from "./still";
 
 interface DialogProps {
   title: ReactNode;
@@ -18,16 +19,26 @@ interface DialogProps {
   onSubmit?: () => void;
   /** As a sheet at the right side: for a peek at a row. */
   side?: boolean;
+  /** Whether what was entered in the form is worth a question before Escape or a click beside it discards it; true unless said otherwise. */
+  asks?: boolean;
 }
 
 const WIDTHS = { sm: "max-w-md", md: "max-w-xl", lg: "max-w-3xl" };
 
 /** Open as long as it is rendered: `{open && <Dialog title="…" onClose={…}>…</Dialog>}`. */
-export function Dialog({ title, onClose, children, footer, width = "md", onSubmit, side }: DialogProps) {
+export function Dialog({ title, onClose, children, footer, width = "md", onSubmit, side, asks = true }: DialogProps) {
   const own = useRef<HTMLDialogElement>(null);
   const id = useId();
-  const close = useRef(onClose);
-  close.current = onClose;
+  const [edited, setEdited] = useState(false);
+  const [asking, setAsking] = useState(false);
+  const depth = useContext(DialogDepth);
+  useOpenDialog();
+  // Escape, a click beside the dialog and the cross; a form's own Cancel button says what it does.
+  const leave = () => {
+    if (asking) setAsking(false);
+    else if (edited && asks && onSubmit) setAsking(true);
+    else onClose();
+  };
   useEffect(() => {
     const dialog = own.current!;
     const before = document.activeElement;
@@ -46,10 +57,11 @@ export function Dialog({ title, onClose, children, footer, width = "md", onSubmi
         <h2 id={id} className="min-w-0 grow truncate text-base font-semibold">
           {title}
         </h2>
-        <IconButton label="Close" icon="cross" small onClick={onClose} />
+        <IconButton label="Close" icon="cross" small onClick={leave} />
       </header>
       <div data-body tabIndex={-1} className="min-h-0 grow overflow-y-auto px-4 py-4 focus:outline-none">{children}</div>
-      {footer && <footer className="flex flex-wrap items-center justify-end gap-2 border-t px-4 py-3">{footer}</footer>}
+      {asking && <Discard onKeep={() => setAsking(false)} onDiscard={onClose} />}
+      {footer && <footer className={cx("flex flex-wrap items-center justify-end gap-2 border-t px-4 py-3", asking && "hidden")}>{footer}</footer>}
     </>
   );
   const shape = side
@@ -63,14 +75,24 @@ export function Dialog({ title, onClose, children, footer, width = "md", onSubmi
       onCancel={(event) => {
         if (event.target !== own.current) return;
         event.preventDefault(); // who opened it closes it
-        close.current();
+        leave();
       }}
-      onMouseDown={(event) => event.target === own.current && outside(event, own.current) && close.current()}
+      onKeyDown={(event) => {
+        // Before the browser's own: it closes a dialog at the second Escape, whatever it is told.
+        if (event.key !== "Escape" || event.defaultPrevented) return;
+        event.preventDefault();
+        event.stopPropagation();
+        leave();
+      }}
+      onMouseDown={(event) => event.target === own.current && outside(event, own.current) && leave()}
     >
+      <DialogDepth value={depth + 1}>
       {onSubmit ? (
         <form
           noValidate
           className={cx("flex flex-col", side ? "h-full" : "max-h-[84vh]")}
+          onChange={() => setEdited(true)}
+          onClick={(event) => (event.target as Element).closest("[role=switch]") && setEdited(true)}
           onSubmit={(event: FormEvent) => {
             event.preventDefault();
             event.stopPropagation();
@@ -82,7 +104,23 @@ export function Dialog({ title, onClose, children, footer, width = "md", onSubmi
       ) : (
         <div className={cx("flex flex-col", side ? "h-full" : "max-h-[84vh]")}>{inner}</div>
       )}
+      </DialogDepth>
     </dialog>
+  );
+}
+
+/** Asks before what was entered is lost. */
+function Discard({ onKeep, onDiscard }: { onKeep: () => void; onDiscard: () => void }) {
+  return (
+    <div role="alertdialog" aria-label="Discard your changes?" className="flex flex-wrap items-center justify-end gap-2 border-t bg-warn-soft px-4 py-3">
+      <p className="mr-auto font-medium text-warn">Discard your changes?</p>
+      <Button onClick={onKeep} autoFocus>
+        Keep editing
+      </Button>
+      <Button look="danger" onClick={onDiscard}>
+        Discard
+      </Button>
+    </div>
   );
 }
 
@@ -125,6 +163,7 @@ export function Confirm({ title, children, action, danger, typed, onConfirm, onC
     <Dialog
       title={title}
       width="sm"
+      asks={false}
       onClose={onClose}
       onSubmit={() => void confirm()}
       footer={

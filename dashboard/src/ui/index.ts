@@ -1,6 +1,6 @@
 export { Badge, Kbd, StateBadge, type Tone, stateLook } from "./badge";
 export { Button, type ButtonProps, Copy, Disallowed, IconButton, Link, LinkButton } from "./button";
-export { Chart, type ChartProps, type Series } from "./chart";
+export { Chart, type ChartProps, type Range as ChartRange, type Series } from "./chart";
 export { Conflict, useVersion } from "./conflict";
 export { Confirm, Dialog } from "./dialog";
 export { Diff, diffLines } from "./diff";

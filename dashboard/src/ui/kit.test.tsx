@@ -4,7 +4,7 @@ import { useState } from "react";
 import { describe, expect, test, vi } from "vitest";
 import { Problem } from "@/api";
 import { RightsProvider, rightsOf } from "@/lib/rights";
-import { Button, Diff, ErrorPanel, Json, Link, Menu, SchemaForm, SearchBox, StateBadge, Switch, Tabs } from ".";
+import { Button, Chart, Confirm, Dialog, Diff, ErrorPanel, Input, Json, Link, Menu, SchemaForm, SearchBox, StateBadge, Switch, Tabs } from ".";
 import { diffLines } from "./diff";
 
 const HOSTILE = '<img src=x onerror="alert(1)"> javascript:alert(1) \u202e';
@@ -203,4 +203,56 @@ describe("a form from a schema", () => {
     render(<SchemaForm schema={null} value={{ a: 1 }} onChange={() => {}} />);
     expect(screen.getByLabelText("Payload")).toBeTruthy();
   });
+});
+
+describe("a form in a dialog", () => {
+  const open = () => {
+    const closed = vi.fn();
+    render(
+      <Dialog title="Edit nightly" onClose={closed} onSubmit={() => {}} footer={<Button onClick={closed}>Cancel</Button>}>
+        <Form />
+      </Dialog>,
+    );
+    return closed;
+  };
+  function Form() {
+    const [name, setName] = useState("");
+    return <Input label="Name" value={name} onChange={setName} />;
+  }
+
+  test("closes at once while nothing was entered", async () => {
+    const closed = open();
+    await userEvent.keyboard("{Escape}");
+    expect(closed).toHaveBeenCalledOnce();
+  });
+
+  test("asks before Escape, a click beside it or the cross discard what was entered", async () => {
+    const closed = open();
+    await userEvent.type(screen.getByLabelText("Name"), "x");
+    await userEvent.keyboard("{Escape}");
+    const question = () => screen.queryByRole("alertdialog", { name: "Discard your changes?" });
+    expect(question()).toBeTruthy();
+    await userEvent.keyboard("{Escape}");
+    expect(question()).toBeNull();
+    fireEvent.mouseDown(screen.getByRole("dialog"), { clientX: 5000, clientY: 5000 });
+    await userEvent.click(screen.getByRole("button", { name: "Keep editing" }));
+    await userEvent.click(screen.getByRole("button", { name: "Close" }));
+    expect(closed).not.toHaveBeenCalled();
+    expect((screen.getByLabelText("Name") as HTMLInputElement).value).toBe("x");
+    await userEvent.click(screen.getByRole("button", { name: "Discard" }));
+    expect(closed).toHaveBeenCalledOnce();
+  });
+
+  test("that only asks for a confirmation closes at once", async () => {
+    const closed = vi.fn();
+    render(<Confirm title="Delete" action="Delete" typed="nightly" onConfirm={() => {}} onClose={closed}>Gone.</Confirm>);
+    await userEvent.type(screen.getByRole("textbox"), "night");
+    await userEvent.keyboard("{Escape}");
+    expect(closed).toHaveBeenCalledOnce();
+  });
+});
+
+test("a chart of nothing says so", () => {
+  render(<Chart label="Runs" times={[0, 60_000]} series={[{ label: "completed", tone: "ok", values: [0, null] }]} empty="No runs in the last hour" />);
+  expect(screen.getAllByText(/No runs in the last hour/)).toHaveLength(2); // once for who cannot see it
 });

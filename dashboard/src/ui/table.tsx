@@ -1,13 +1,15 @@
-/** Tables of rows: keyboard, selection, and every state a list can be in. */
+/** Tables of rows: keyboard, selection, every state a list can be in, and rows that hold still while somebody is at them. */
 
 import { type ReactNode, useCallback, useEffect, useRef, useState } from "react";
 import { useLocation } from "wouter";
 import type { ListState } from "@/api/hooks";
 import { cx } from "@/lib/classes";
+import { count } from "@/lib/format";
 import { type Key, useKeys } from "@/lib/keys";
 import { Button } from "./button";
 import { useSlow } from "./spinner";
 import { ErrorPanel } from "./states";
+import { useReading, useStill } from "./still";
 
 export interface Column<T> {
   key: string;
@@ -46,17 +48,24 @@ interface TableProps<T> {
   current?: string | null;
   /** Keys j, k, x only count in the one table of a page that has them. */
   keyboard?: boolean;
+  /** What narrows the rows down in the page itself: with another word it is another list, which is not held still. */
+  of?: string;
+  /** Tells which rows are shown. */
+  onRows?: (rows: T[]) => void;
 }
 
 const HIDE = { sm: "max-sm:hidden", md: "max-md:hidden", lg: "max-lg:hidden", xl: "max-xl:hidden" };
 
-export function Table<T>({ label, list, columns, rowKey, href, onOpen, selection, rowKeys = [], empty, current, keyboard = true }: TableProps<T>) {
+export function Table<T>({ label, list, columns, rowKey, href, onOpen, selection, rowKeys = [], empty, current, keyboard = true, of, onRows }: TableProps<T>) {
   const [at, setAt] = useState<string | null>(null);
   const [, navigate] = useLocation();
   const body = useRef<HTMLTableSectionElement>(null);
-  const frame = useWide();
+  const wide = useWide();
   const slow = useSlow(list.loading);
-  const { rows } = list;
+  const reader = useReading();
+  const still = useStill(list, rowKey, reader.reading || (selection?.selected.size ?? 0) > 0, reader.span, of);
+  const { rows, gone } = still;
+  useEffect(() => onRows?.(rows), [onRows, rows]);
   const index = rows.findIndex((row) => rowKey(row) === at);
   const opens = onOpen ?? (href && ((row: T) => navigate(href(row))));
 
@@ -86,18 +95,6 @@ export function Table<T>({ label, list, columns, rowKey, href, onOpen, selection
     : [];
   useKeys(keys);
 
-  if (list.error && rows.length === 0) return <ErrorPanel problem={list.error} onRetry={list.refetch} />;
-  if (!list.loading && rows.length === 0) {
-    if (!list.hasMore) return <>{empty}</>;
-    return (
-      <div className="flex flex-col items-center gap-2 py-10 text-muted">
-        <p>Nothing found in what has been looked through so far.</p>
-        <Button onClick={list.loadMore} busy={list.loadingMore}>
-          Look further
-        </Button>
-      </div>
-    );
-  }
   const allOn = selection !== undefined && rows.length > 0 && rows.every((row) => selection.selected.has(rowKey(row)));
   const share = `${100 / Math.max(1, columns.filter((column) => column.truncate && !column.width).length)}%`; // what is left, between those that are cut off
   const cellClass = (column: Column<T>) => cx(column.align === "right" && "text-right", column.hideBelow && HIDE[column.hideBelow], column.truncate && "truncate");
@@ -105,10 +102,22 @@ export function Table<T>({ label, list, columns, rowKey, href, onOpen, selection
     const fixed = column.width?.endsWith("%") ? undefined : column.width;
     return { width: column.width ?? (column.truncate ? share : undefined), minWidth: column.truncate ? fixed : undefined, maxWidth: column.truncate ? (fixed ?? 0) : undefined };
   };
-  return (
-    <div className="min-w-0">
+  const around = (content: ReactNode) => (
+    <div ref={reader.frame} className="min-w-0" {...reader.handlers}>
+      {content}
+    </div>
+  );
+  if (list.error && rows.length === 0) return around(<ErrorPanel problem={list.error} onRetry={list.refetch} />);
+  if (!list.loading && rows.length === 0) return around(list.hasMore ? <Further list={list} /> : empty);
+  const showNew = () => {
+    still.show();
+    reader.toTop();
+  };
+  return around(
+    <>
       {list.error && <ErrorPanel problem={list.error} onRetry={list.refetch} compact />}
-      <div ref={frame} className="overflow-x-clip data-wide:overflow-x-auto">
+      {still.added > 0 && <NewRows added={still.added} more={still.addedMore} onShow={showNew} />}
+      <div ref={wide} className="overflow-x-clip data-wide:overflow-x-auto">
         <table className="w-full border-collapse" aria-label={label} aria-busy={list.fetching}>
           <thead>
             <tr className="text-left text-xs text-muted">
@@ -136,6 +145,7 @@ export function Table<T>({ label, list, columns, rowKey, href, onOpen, selection
                   tabIndex={(at === null ? number === 0 : key === at) ? 0 : -1}
                   aria-selected={selection ? on : undefined}
                   aria-current={current === key ? true : undefined}
+                  title={gone.has(key) ? "No longer in this list" : undefined}
                   onFocus={() => setAt(key)}
                   onKeyDown={(event) => {
                     if (event.target !== event.currentTarget) return;
@@ -151,7 +161,7 @@ export function Table<T>({ label, list, columns, rowKey, href, onOpen, selection
                     if (event.metaKey || event.ctrlKey) return;
                     opens(row);
                   }}
-                  className={cx("border-b border-line focus-visible:-outline-offset-2", opens && "cursor-pointer", on || current === key ? "bg-accent-soft" : "hover:bg-hover")}
+                  className={cx("border-b border-line focus-visible:-outline-offset-2", opens && "cursor-pointer", gone.has(key) && "opacity-50", on || current === key ? "bg-accent-soft" : "hover:bg-hover")}
                 >
                   {selection && (
                     <td className="py-1.5 pl-2">
@@ -170,6 +180,29 @@ export function Table<T>({ label, list, columns, rowKey, href, onOpen, selection
         </table>
       </div>
       {list.hasMore && rows.length > 0 && <More list={list} />}
+    </>,
+  );
+}
+
+/** Over the head of the table, so that no row moves for its sake. */
+function NewRows({ added, more, onShow }: { added: number; more: boolean; onShow: () => void }) {
+  return (
+    <div className="pointer-events-none sticky top-0 z-30 flex h-0 justify-center">
+      <button type="button" onClick={onShow} title="Show the new rows" className="pointer-events-auto mt-0.5 inline-flex h-6 items-center gap-1 rounded-full bg-accent-fill px-3 text-xs font-medium text-on-accent shadow-pop hover:bg-accent-fill-hover">
+        {`${count(added)}${more ? "+" : ""} new ↑`}
+      </button>
+    </div>
+  );
+}
+
+/** For a search that found nothing in what the server has looked through. */
+function Further<T>({ list }: { list: ListState<T> }) {
+  return (
+    <div className="flex flex-col items-center gap-2 py-10 text-muted">
+      <p>Nothing found in what has been looked through so far.</p>
+      <Button onClick={list.loadMore} busy={list.loadingMore}>
+        Look further
+      </Button>
     </div>
   );
 }

@@ -6,12 +6,12 @@ import { useRights } from "@/lib/rights";
 import { Button, Copy, Count, Empty, ErrorPanel, Facts, Icon, Link, LinkButton, Page, Section, Skeleton, Table, Time } from "@/ui";
 import { ErrorView } from "../job/error";
 import { type Bulk, BulkDialog } from "../jobs/bulk";
-import { COLUMNS } from "../jobs/columns";
+import { BY_ID, COLUMNS } from "../jobs/columns";
 
 export function Group({ fingerprint, onBack }: { fingerprint: string; onBack: () => void }) {
   const detail = useApi("/api/admin/errors/{fingerprint}", { path: { fingerprint } }, { keep: false });
   const { can } = useRights();
-  const jobs = usePages("/api/admin/jobs", { query: { error: detail.data?.group.fingerprint ?? fingerprint } }, { enabled: detail.data !== undefined && can("jobs.read") });
+  const jobs = usePages("/api/admin/jobs", { query: { error: detail.data?.group.fingerprint ?? fingerprint } }, { enabled: detail.data !== undefined && can("jobs.read"), byKey: BY_ID });
   const [bulk, setBulk] = useState<Bulk | null>(null);
   const back = (
     <button type="button" onClick={onBack} className="inline-flex items-center gap-1 hover:underline">

@@ -1,9 +1,12 @@
 /** The columns of a table of jobs; the list of jobs and that of an error group have the same ones. */
 
-import type { ItemOf } from "@/api";
+import type { ByKey, ItemOf } from "@/api";
 import { type Column, Duration, Icon, Link, StateBadge, Time } from "@/ui";
 
 export type Job = ItemOf<"/api/admin/jobs">;
+
+/** How jobs in view are asked for when newer ones have pushed them off the first page. */
+export const BY_ID: ByKey<Job> = { key: (job) => job.id, query: (id) => ({ id, limit: id.length }) };
 
 export const jobHref = (job: { id: string }) => `/jobs/${job.id}`;
 

@@ -1,13 +1,13 @@
 /** Facets beside the list: how many there are of each state, task and queue; a click narrows the search by it. */
 
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useRef, useState } from "react";
 import type { AnswerOf } from "@/api";
 import { cx } from "@/lib/classes";
 import { Count, Icon, stateLook } from "@/ui";
 import { STATES, valuesOf, withValues } from "./query";
 
 type Facets = AnswerOf<"get", "/api/admin/jobs/facets">;
-type Capped = { count: number; capped: boolean };
+type Capped = { count: number; capped: boolean; estimated: boolean };
 
 const SHOWN = 8;
 const TONES: Record<string, string> = { neutral: "text-muted", ok: "text-ok", warn: "text-warn", bad: "text-bad", info: "text-info", accent: "text-accent" };
@@ -38,7 +38,7 @@ export function FacetList({ facets, q, onChange }: { facets: Facets | undefined;
 function Names({ title, name, all, q, onChange }: { title: string; name: string; all: { value: string; count: Capped }[] | undefined; q: string; onChange: (q: string) => void }) {
   const [whole, setWhole] = useState(false);
   const [chosen] = valuesOf(q, name);
-  const found = all ?? [];
+  const found = useOrder(all ?? [], q);
   const listed = chosen !== undefined && !found.some((each) => each.value === chosen) ? [{ value: chosen, count: undefined }, ...found] : found;
   if (listed.length === 0) return null;
   return (
@@ -59,6 +59,16 @@ function Names({ title, name, all, q, onChange }: { title: string; name: string;
       )}
     </Group>
   );
+}
+
+/** The values in the order in which they were first shown for this search: their counts change, and they stay where they are. */
+function useOrder<T extends { value: string }>(all: T[], q: string): T[] {
+  const known = useRef({ q, values: [] as string[] });
+  if (known.current.q !== q) known.current = { q, values: [] };
+  const places = new Map(known.current.values.map((value, place) => [value, place]));
+  const ordered = all.toSorted((a, b) => (places.get(a.value) ?? all.length) - (places.get(b.value) ?? all.length));
+  known.current.values = ordered.map((each) => each.value);
+  return ordered;
 }
 
 function Group({ title, children }: { title: string; children: ReactNode }) {
@@ -82,11 +92,11 @@ function Facet({ name, on, count, onClick, children }: { name: string; on: boole
       >
         <span className="flex min-w-0 grow items-center gap-1.5">{children}</span>{" "}
         {count && count.count === 0 && count.capped ? (
-          <span className="text-xs text-faint" title="None among the newest jobs; there are too many to look through all of them">
-            ?
+          <span className="text-xs text-faint" title="Not counted: none among the newest jobs, and there are too many to search them all">
+            –
           </span>
         ) : (
-          count && <Count value={count.count} capped={count.capped} className={cx("text-xs", count.count === 0 && !on ? "text-faint" : on ? "" : "text-muted")} />
+          count && <Count value={count.count} capped={count.capped} estimated={count.estimated} className={cx("text-xs", count.count === 0 && !on ? "text-faint" : on ? "" : "text-muted")} />
         )}
       </button>
     </li>

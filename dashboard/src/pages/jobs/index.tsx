@@ -1,6 +1,6 @@
 /** Jobs: search, facets, selection, and a peek at one. */
 
-import { useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 import { useSearch } from "wouter";
 import { get, useAct, useApi, usePages } from "@/api";
 import { count, shortCount } from "@/lib/format";
@@ -11,7 +11,7 @@ import { useUrlState } from "@/lib/urlState";
 import { Button, type Column, Empty, IconButton, Page, type Qualifier, SearchBox, Switch, Table } from "@/ui";
 import { CancelDialog } from "../job/dialogs";
 import { type Action, type Bulk, BulkDialog } from "./bulk";
-import { COLUMNS, type Job } from "./columns";
+import { BY_ID, COLUMNS, type Job } from "./columns";
 import { whyNoCancel, whyNoRetry } from "./doable";
 import { FacetList } from "./facets";
 import { NoJobs, QueryHelp } from "./nothing";
@@ -35,6 +35,8 @@ async function names(of: "task" | "queue", text: string): Promise<readonly strin
   return (await get("/api/admin/jobs/values", { query: { of, text } })).items;
 }
 
+const COUNT_MS = 5_000;
+
 export default function Jobs() {
   useShortNames();
   const [view, setView] = useUrlState({ q: "", peek: "", live: true });
@@ -44,18 +46,18 @@ export default function Jobs() {
   const [narrow, setNarrow] = useState(false);
   const rights = useRights();
   const may = rights.can("jobs.change");
-  // What one is about to change must not move away under one's hand.
-  const still = !view.live || selected.size > 0 || bulk !== null;
-  const list = usePages("/api/admin/jobs", { query: { q: view.q } }, still ? { live: [] } : {});
-  const facets = useApi("/api/admin/jobs/facets", { query: { q: view.q } }, still ? { live: [] } : {});
+  const list = usePages("/api/admin/jobs", { query: { q: view.q } }, view.live ? { byKey: BY_ID } : { live: [] });
+  // Counting is dear, and numbers beside the list are no less right for being a few seconds old.
+  const facets = useApi("/api/admin/jobs/facets", { query: { q: view.q } }, view.live ? { calmMs: COUNT_MS } : { live: [] });
   const retry = useAct("post", "/api/admin/jobs/{id}/retry", { done: (job) => `Retried ${job.task}` });
 
   useEffect(() => setSelected(new Map()), [view.q]);
   const setQ = (q: string) => setView({ q });
   const bad = list.error?.code === "query" || list.error?.field("q") !== undefined ? (list.error.field("q") ?? list.error.message) : null;
-  const known = list.rows.map((job) => job.id);
+  const [shown, setShown] = useState<Job[]>([]);
+  const known = shown.map((job) => job.id);
   const select = (ids: Set<string>) => {
-    const rows = new Map(list.rows.map((job) => [job.id, job]));
+    const rows = new Map(shown.map((job) => [job.id, job]));
     setSelected(new Map([...ids].flatMap((id) => (rows.has(id) ? [[id, rows.get(id)!] as const] : selected.has(id) ? [[id, selected.get(id)!] as const] : []))));
   };
   const one = (action: Action, job: Job) => {
@@ -64,22 +66,21 @@ export default function Jobs() {
     if (action === "retry") retry.mutate({ path: { id: job.id } });
     else setCanceling(job);
   };
-  const several = (action: Action) => (may ? setBulk({ action, jobs: [...selected.values()] }) : toast(rights.why("jobs.change"), { kind: "info" }));
+  const several = (action: Action) => (may ? setBulk({ action, jobs: [...selected.values()].map((job) => shown.find((each) => each.id === job.id) ?? job) }) : toast(rights.why("jobs.change"), { kind: "info" }));
   useKeys([
     { keys: "r", does: "Retry what is selected, or the row", run: () => several("retry"), when: () => selected.size > 0, group: "Lists" },
     { keys: "c", does: "Cancel what is selected, or the row", run: () => several("cancel"), when: () => selected.size > 0, group: "Lists" },
   ]);
 
   const columns: Column<Job>[] = [...COLUMNS, { key: "do", title: <span className="sr-only">Actions</span>, width: "2.5rem", align: "right", cell: (job) => <span className="flex justify-end"><RowAction job={job} onAct={(action) => one(action, job)} /></span> }];
-  const total = totalOf(facets.data, view.q);
+  const total = totalOf(facets.data, view.q, list);
   return (
     <Page
       title="Jobs"
-      lead={total && `${total.capped ? "at least " : ""}${count(total.count)} ${total.count === 1 ? "job" : "jobs"}${view.q ? " found" : ""}`}
       actions={
         <>
           <Switch label="Live" checked={view.live} onChange={(live) => setView({ live }, { replace: true })} />
-          {still && <IconButton label="Refresh" icon="retry" busy={list.fetching} onClick={() => (list.refetch(), void facets.refetch())} />}
+          {!view.live && <IconButton label="Refresh" icon="retry" busy={list.fetching} onClick={() => (list.refetch(), void facets.refetch())} />}
         </>
       }
     >
@@ -94,9 +95,13 @@ export default function Jobs() {
           <FacetList facets={facets.data} q={view.q} onChange={setQ} />
         </aside>
         <div className="min-w-0 grow">
-          {selected.size > 0 && (
-            <SelectionBar selected={selected} shown={known} total={total} narrowed={view.q !== ""} mayAll={list.hasMore} onAct={several} onAll={(action) => setBulk({ action, filter: { q: view.q }, words: "that match" })} onNone={() => setSelected(new Map())} />
-          )}
+          <Toolbar>
+            {selected.size > 0 ? (
+              <SelectionBar selected={selected} shown={known} total={total} narrowed={view.q !== ""} mayAll={list.hasMore} onAct={several} onAll={(action) => setBulk({ action, filter: { q: view.q }, words: "that match" })} onNone={() => setSelected(new Map())} />
+            ) : (
+              <p className="px-2 py-2 text-muted">{total && `${totalWords(total)} ${total.count === 1 && !total.capped ? "job" : "jobs"}${view.q ? " found" : ""}`}</p>
+            )}
+          </Toolbar>
           {bad ? (
             <QueryHelp />
           ) : (
@@ -107,6 +112,7 @@ export default function Jobs() {
               rowKey={(job) => job.id}
               onOpen={(job) => setView({ peek: job.id }, { replace: view.peek !== "" })}
               current={view.peek || null}
+              onRows={setShown}
               selection={{ selected: new Set(selected.keys()), onChange: select }}
               rowKeys={[
                 { keys: "r", does: "Retry the row", run: (job) => one("retry", job) },
@@ -132,6 +138,15 @@ export default function Jobs() {
   );
 }
 
+/** Above the rows, as high with a selection as without, so that no row moves when one is selected. */
+function Toolbar({ children }: { children: ReactNode }) {
+  return (
+    <div className="sticky top-0 z-20 h-10">
+      <div className="absolute inset-x-0 top-0">{children}</div>
+    </div>
+  );
+}
+
 function RowAction({ job, onAct }: { job: Job; onAct: (action: Action) => void }) {
   if (job.state === "failed" || job.state === "canceled") return <IconButton small label="Retry" icon="retry" op="jobs.change" onClick={() => onAct("retry")} />;
   if (whyNoCancel(job) === null) return <IconButton small label="Cancel" icon="ban" op="jobs.change" onClick={() => onAct("cancel")} />;
@@ -141,7 +156,7 @@ function RowAction({ job, onAct }: { job: Job; onAct: (action: Action) => void }
 interface BarProps {
   selected: Map<string, Job>;
   shown: string[];
-  total: { count: number; capped: boolean } | null;
+  total: Capped | null;
   narrowed: boolean;
   mayAll: boolean;
   onAct: (action: Action) => void;
@@ -156,9 +171,9 @@ function SelectionBar({ selected, shown, total, narrowed, mayAll, onAct, onAll, 
   const go = (action: Action) => (all ? onAll(action) : onAct(action));
   useEffect(() => setAll(false), [selected]);
   return (
-    <div role="region" aria-label="Selection" className="sticky top-0 z-20 mb-1 flex flex-wrap items-center gap-2 rounded-md border bg-raised px-3 py-1.5">
+    <div role="region" aria-label="Selection" className="flex min-h-9 flex-wrap items-center gap-2 rounded-md border bg-raised px-3 py-1">
       <span className="font-medium" role="status">
-        {all ? (total ? `All ${shortCount(total.count, total.capped)} that match` : "All that match") : `${selected.size} selected`}
+        {all ? (total ? `All ${totalWords(total)} that match` : "All that match") : `${selected.size} selected`}
       </span>
       {!all && gone > 0 && <span className="text-xs text-muted">{gone} of them not shown any more</span>}
       {everyRow && mayAll && !all && (
@@ -167,10 +182,10 @@ function SelectionBar({ selected, shown, total, narrowed, mayAll, onAct, onAll, 
         </Button>
       )}
       <span className="ml-auto flex items-center gap-2">
-        <Button small icon="retry" op="jobs.change" onClick={() => go("retry")}>
+        <Button small collapse icon="retry" op="jobs.change" onClick={() => go("retry")}>
           Retry
         </Button>
-        <Button small icon="ban" op="jobs.change" onClick={() => go("cancel")}>
+        <Button small collapse icon="ban" op="jobs.change" onClick={() => go("cancel")}>
           Cancel
         </Button>
         <IconButton small label="Select none" icon="cross" onClick={onNone} />
@@ -179,12 +194,22 @@ function SelectionBar({ selected, shown, total, narrowed, mayAll, onAct, onAll, 
   );
 }
 
-/** How many jobs match, out of the counts by state. */
-function totalOf(facets: { states: Record<string, { count: number; capped: boolean } | undefined> } | undefined, q: string) {
+type Capped = { count: number; capped: boolean; estimated: boolean };
+
+/** How many jobs match: counted by state, or as many as were found, where that is more or all of them. */
+export function totalOf(facets: { states: Record<string, Capped | undefined> } | undefined, q: string, list: { rows: unknown[]; hasMore: boolean; loading: boolean; error: unknown }): Capped | null {
+  if (!list.loading && !list.hasMore && !list.error) return { count: list.rows.length, capped: false, estimated: false };
   if (!facets) return null;
   const asked = valuesOf(q, "state");
   const parts = STATES.filter((state) => asked.length === 0 || asked.includes(state)).flatMap((state) => facets.states[state] ?? []);
-  return { count: parts.reduce((sum, part) => sum + part.count, 0), capped: parts.some((part) => part.capped) };
+  const counted = parts.reduce((sum, part) => sum + part.count, 0);
+  if (!parts.some((part) => part.capped)) return { count: counted, capped: false, estimated: parts.some((part) => part.estimated) };
+  const known = Math.max(counted, list.rows.length);
+  return known === 0 ? null : { count: known, capped: true, estimated: false };
+}
+
+function totalWords({ count: known, capped, estimated }: Capped): string {
+  return capped ? `more than ${count(known)}` : estimated ? `about ${shortCount(known)}` : count(known);
 }
 
 /** Links from other pages say `?state=failed`; here all of it stands in the one search. */

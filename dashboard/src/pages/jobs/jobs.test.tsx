@@ -1,4 +1,4 @@
-import { act, screen, waitFor, within } from "@testing-library/react";
+import { act, cleanup, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test } from "vitest";
 import { type Call, never, offline, pageOf, problem, renderPage } from "@/test/kit";
 import Jobs from ".";
@@ -26,7 +26,7 @@ describe("the list", () => {
     expect(await within(table).findByText(/connection reset by peer/)).toBeTruthy();
     expect(within(table).getByText("queued")).toBeTruthy();
     expect(within(table).getByRole("link", { name: "charge" }).getAttribute("href")).toBe(`/dashboard/jobs/${uuid(2)}`);
-    expect(await screen.findByText("at least 10,020 jobs")).toBeTruthy();
+    expect(await screen.findByText("3 jobs")).toBeTruthy();
   });
 
   test("teaches when there is nothing, and flips when the first job comes", async () => {
@@ -113,6 +113,61 @@ describe("search", () => {
     expect(api.of(LIST)).toHaveLength(before);
     await user.click(screen.getByRole("button", { name: "Refresh" }));
     await waitFor(() => expect(api.of(LIST).length).toBeGreaterThan(before));
+  });
+});
+
+describe("a list that moves", () => {
+  test("holds its rows still under the pointer, with a selection and behind the peek, and says how many are new", async () => {
+    const lists = (...numbers: number[]) => pageOf(numbers.map((number) => summary(number, number === 2 ? { state: "running" } : {})));
+    const { api, user, emit } = renderPage(<Jobs />, { at: "/jobs", api: { ...BASE, [LIST]: lists(3, 2, 1) } });
+    await rows();
+    const shown = () => [...document.querySelectorAll<HTMLElement>("tr[data-row]")].map((row) => Number(row.dataset.row!.slice(-3)));
+    const comes = (...numbers: number[]) => {
+      api.on(LIST, lists(...numbers));
+      act(() => emit("jobs"));
+    };
+    const news = (name: string) => screen.findByRole("button", { name });
+
+    await user.hover(screen.getAllByText("failed").at(-1)!);
+    comes(5, 4, 3, 2, 1);
+    await news("2 new ↑");
+    expect(shown()).toEqual([3, 2, 1]);
+    comes(5, 4, 2, 1); // the third one is no longer a match
+    await waitFor(() => expect(document.querySelector(`tr[data-row="${uuid(3)}"]`)!.getAttribute("title")).toBe("No longer in this list"));
+    expect(shown()).toEqual([3, 2, 1]);
+    await user.hover(screen.getByRole("heading", { name: "Jobs" }));
+    await waitFor(() => expect(shown()).toEqual([5, 4, 2, 1]));
+
+    await user.click(screen.getAllByRole("checkbox", { name: "Select" })[1]!);
+    await user.hover(screen.getByRole("heading", { name: "Jobs" }));
+    comes(6, 5, 4, 2, 1);
+    await user.click(await news("1 new ↑"));
+    await waitFor(() => expect(shown()).toEqual([6, 5, 4, 2, 1]));
+    expect(screen.getByText("1 selected")).toBeTruthy();
+    await user.click(screen.getByRole("button", { name: "Select none" }));
+
+    await user.keyboard("jo");
+    await screen.findByRole("dialog", { name: "send_mail" });
+    comes(7, 6, 5, 4, 2, 1);
+    await screen.findByRole("button", { name: "1 new ↑" });
+    expect(shown()).toEqual([6, 5, 4, 2, 1]);
+  });
+
+  test("says how many there are, and when there are more than were counted", async () => {
+    const found = (states: Partial<typeof FACETS.states>, rows: number, next: string | null) => ({ ...BASE, "GET /api/admin/jobs/facets": { ...FACETS, states: { ...FACETS.states, ...states } }, [LIST]: pageOf(Array.from({ length: rows }, (_, index) => summary(index + 1)), next) });
+    const none = { failed: { count: 0, capped: true, estimated: false } };
+    const first = renderPage(<Jobs />, { at: "/jobs?q=state:failed", api: found(none, 25, "more") });
+    expect(await screen.findByText("more than 25 jobs found")).toBeTruthy(); // those that are shown
+    first.unmount();
+    const second = renderPage(<Jobs />, { at: "/jobs?q=state:failed", api: found(none, 1, null) });
+    expect(await screen.findByText("1 job found")).toBeTruthy(); // all of them
+    second.unmount();
+    renderPage(<Jobs />, { at: "/jobs", api: found({}, 25, "more") });
+    expect(await screen.findByText("more than 10,020 jobs")).toBeTruthy();
+    cleanup();
+    renderPage(<Jobs />, { at: "/jobs", api: found({ completed: { count: 61_234, capped: false, estimated: true } }, 25, "more") });
+    expect(await screen.findByText("about 61.3k jobs")).toBeTruthy();
+    expect(screen.getByRole("button", { name: "completed ≈ 61.2k" })).toBeTruthy();
   });
 });
 

@@ -6,6 +6,7 @@ import { useKeys } from "@/lib/keys";
 import { useRights } from "@/lib/rights";
 import { useUrlState } from "@/lib/urlState";
 import { Badge, Button, Empty, ErrorPanel, IconButton, Input, Page, type Qualifier, SearchBox, Select, Skeleton } from "@/ui";
+import { useReading } from "@/ui/still";
 import { LogLine } from "./line";
 import { type Filter, keyOf, useLines } from "./lines";
 
@@ -113,7 +114,9 @@ function Chip({ label, onRemove }: { label: string; onRemove: () => void }) {
 }
 
 function Found({ filter, view, setView }: ViewProps & { filter: Filter }) {
-  const lines = useLines(filter, view.follow);
+  const reader = useReading();
+  const reading = view.follow && reader.reading;
+  const lines = useLines(filter, view.follow && !reading);
   const live = !view.until;
   const follow = (on: boolean) => setView({ follow: on }, { replace: true });
   useKeys([
@@ -130,11 +133,18 @@ function Found({ filter, view, setView }: ViewProps & { filter: Filter }) {
               {view.follow ? "Pause" : "Follow"}
             </Button>
             <span role="status" className="inline-flex items-center gap-2 text-muted">
-              {view.follow ? <Badge tone={lines.followProblem ? "warn" : "ok"} icon={lines.followProblem ? "warning" : "play"}>{lines.followProblem ? "Trying again" : "Following"}</Badge> : <Badge tone="warn" icon="pause">Paused</Badge>}
+              {reading ? <Badge icon="pause" title="Lines hold still under the pointer and when you have scrolled down">Waiting while you read</Badge> : view.follow ? <Badge tone={lines.followProblem ? "warn" : "ok"} icon={lines.followProblem ? "warning" : "play"}>{lines.followProblem ? "Trying again" : "Following"}</Badge> : <Badge tone="warn" icon="pause">Paused</Badge>}
               {lines.followProblem && <span className="text-xs text-warn wrap-anywhere">{lines.followProblem.message}</span>}
             </span>
-            {!view.follow && lines.held > 0 && (
-              <Button small look="primary" onClick={() => follow(true)}>
+            {(!view.follow || reading) && lines.held > 0 && (
+              <Button
+                small
+                look="primary"
+                onClick={() => {
+                  follow(true);
+                  reader.toTop();
+                }}
+              >
                 Show {lines.held} new {lines.held === 1 ? "line" : "lines"}
               </Button>
             )}
@@ -142,12 +152,12 @@ function Found({ filter, view, setView }: ViewProps & { filter: Filter }) {
         ) : (
           <span className="text-muted">Lines before the time that you chose; new ones are not followed.</span>
         )}
-        <span className="ml-auto text-xs text-muted">The newest first</span>
+        <span className="ml-auto text-xs text-muted">Newest first</span>
       </div>
       {lines.error && <ErrorPanel problem={lines.error} onRetry={lines.refetch} compact={lines.rows.length > 0} />}
       {lines.loading && <Skeleton lines={10} />}
       {!lines.loading && !lines.error && lines.rows.length === 0 && !lines.hasMore && (filtered ? <Nothing onAll={() => setView({ q: "", level: "", task: "", job: "", attempt: 0, since: "", until: "" })} /> : <Teach />)}
-      <ol aria-label="Log lines" aria-busy={lines.fetching} className={lines.rows.length === 0 ? "hidden" : undefined}>
+      <ol ref={reader.frame} {...reader.handlers} aria-label="Log lines" aria-busy={lines.fetching} className={lines.rows.length === 0 ? "hidden" : undefined}>
         {lines.rows.map((line) => (
           <LogLine key={keyOf(line)} line={line} withTask={!view.task} />
         ))}

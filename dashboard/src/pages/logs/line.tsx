@@ -29,7 +29,7 @@ export const LogLine = memo(function LogLine({ line, withTask }: { line: Line; w
   const { tone, icon } = stateLook(name);
   const fields = line.fields && Object.keys(line.fields).length > 0 ? line.fields : null;
   return (
-    <li className={cx("border-b px-2 py-1 [contain-intrinsic-size:auto_28px] [content-visibility:auto] hover:bg-hover", (tone === "bad" || tone === "warn") && "border-l-2", tone === "bad" && "border-l-bad", tone === "warn" && "border-l-warn")}>
+    <li data-row className={cx("border-b px-2 py-1 [contain-intrinsic-size:auto_28px] [content-visibility:auto] hover:bg-hover", (tone === "bad" || tone === "warn") && "border-l-2", tone === "bad" && "border-l-bad", tone === "warn" && "border-l-warn")}>
       <div className="flex flex-wrap items-start gap-x-2 leading-5 sm:gap-x-3 md:flex-nowrap">
         <time dateTime={line.at} title={`${line.at} (UTC)`} className="shrink-0 font-mono text-xs leading-5 whitespace-nowrap text-muted">
           <span className="max-sm:hidden">{day} </span>

@@ -76,7 +76,7 @@ function bounded(state: Followed): Followed {
   return state.shown.length > MOST ? { ...state, shown: state.shown.slice(0, KEPT), gap: true } : state;
 }
 
-export interface Lines extends Omit<ListState<Line>, "count" | "updatedAt"> {
+export interface Lines extends Omit<ListState<Line>, "count" | "updatedAt" | "of" | "parts" | "current" | "hold" | "show"> {
   /** That came while it was paused. */
   held: number;
   /** Older lines are no longer joined to those shown. */

@@ -90,6 +90,7 @@ export default function Tasks() {
         list={shown}
         columns={columns(byName)}
         rowKey={(row) => row.record.name}
+        of={view.q}
         href={(row) => taskHref(row.record.name)}
         empty={
           words.length ? (

@@ -101,6 +101,7 @@ export default function Workers() {
         rowKey={(row) => row.id}
         onOpen={(row) => setView({ worker: row.id })}
         current={view.worker}
+        of={view.state.join()}
         empty={
           all.length > 0 ? (
             <Empty title="No worker is in this state" icon="workers" />
