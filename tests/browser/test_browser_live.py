@@ -110,11 +110,14 @@ async def test_a_server_that_hangs_is_not_called_live(visit: Visit, site: Site) 
 
 async def test_a_chart_shows_whole_minutes_and_leads_to_the_jobs_of_a_time(visit: Visit, site: Site) -> None:
     page, task = visit.page, f"chart_{uuid4().hex[:8]}"
-    site.execute("INSERT INTO rota.task (name, queue, priority, max_attempts, payload_schema) VALUES (%s, 'quiet', 0, 1, '{}')", task)
+    site.execute(
+        "INSERT INTO rota.task (name, queue, priority, max_attempts, payload_schema) VALUES (%s, 'quiet', 0, 1, '{}')", task
+    )
     await visit.go(f"/tasks/{task}")
     runs = page.get_by_role("figure", name=re.compile("^Runs that ended"))
     await expect(runs).to_contain_text("No runs in this period")
-    counted = "INSERT INTO rota.task_stat (task, at, completed, failed) VALUES (%s, date_trunc('minute', rota.now()) - %s::interval, %s, 0)"
+    counted = """INSERT INTO rota.task_stat (task, at, completed, failed)
+                 VALUES (%s, date_trunc('minute', rota.now()) - %s::interval, %s, 0)"""
     for ago, completed in (("0", 1000), ("1 minute", 7), ("30 minutes", 35)):
         site.execute(counted, task, ago, completed)
     await page.reload()

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import expect
 from tests.browser.hostile import STRINGS, store
 from tests.browser.site import Site
-from tests.browser.visit import PHONE, Visit, Visits
+from tests.browser.visit import DESKTOP, PHONE, Visit, Visits
 
 AXE = Path(__file__).parents[2] / "dashboard/node_modules/axe-core/axe.min.js"
 PATHS = ["", "/jobs", "/errors", "/logs", "/alerts", "/schedules", "/calendar", "/tasks", "/tasks/add", "/queues", "/queues/mail"]
@@ -67,15 +67,37 @@ async def test_nothing_serious_is_in_anybodys_way(
 WIDTH = "Math.max(...[document.documentElement, document.querySelector('main')].map((each) => each.scrollWidth))"
 
 
+# What can be done in the rows of a page: the first word of each button, because rows come and go meanwhile.
+ROW_BUTTONS = """[...document.querySelectorAll("tbody button, tbody select")]
+  .filter((each) => each.checkVisibility())
+  .map((each) => (each.ariaLabel || each.textContent).trim().split(/[:\\s]/)[0])"""
+
+
 @pytest.mark.req("D03", "D04")
-async def test_on_a_phone_nothing_sticks_out(visits: Visits, site: Site, stored: list[str]) -> None:
+async def test_on_a_phone_nothing_sticks_out_and_all_that_can_be_done_can_be_reached(
+    visits: Visits, site: Site, stored: list[str]
+) -> None:
+    site.execute(
+        """INSERT INTO rota.alert (kind, subject, severity, summary, first_seen_at, last_seen_at)
+           VALUES ('queue_stuck', 'phone', 'error', 'mail does not get on', rota.now(), rota.now())"""
+    )
     visit = await visits.begin(site, size=PHONE)
-    wide = {}
+    page = visit.page
+    wide, missing = dict[str, int](), dict[str, set[str]]()
+    buttons = set[str]()
     async for path in turn_through(visit, f"/jobs/{stored[0]}"):
-        width = await visit.page.evaluate(WIDTH)
+        width = await page.evaluate(WIDTH)
         if width > PHONE["width"]:
             wide[path] = width
+        on_phone = set(await page.evaluate(ROW_BUTTONS))
+        await page.set_viewport_size(DESKTOP)
+        if gone := set(await page.evaluate(ROW_BUTTONS)) - on_phone:
+            missing[path] = gone
+        await page.set_viewport_size(PHONE)
+        buttons |= on_phone
     assert wide == {}
+    assert missing == {}
+    assert {"Pause", "Acknowledge"} <= buttons
 
 
 @pytest.mark.req("D03", "D04")

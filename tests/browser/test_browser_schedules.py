@@ -37,6 +37,12 @@ async def test_a_schedule_from_its_making_to_its_end(visit: Visit, site: Site) -
     await expect(preview.get_by_text("At 02:30 every day", exact=False)).to_be_visible()
     await expect(preview.get_by_role("listitem")).to_have_count(10)
     await dialog.get_by_label(re.compile(r"^a\b")).fill("40")
+    for _ in range(3):  # asks, goes on, asks
+        await page.keyboard.press("Escape")
+    await dialog.get_by_role("button", name="Keep editing").click()
+    await page.mouse.click(5, 5)
+    await dialog.get_by_role("button", name="Keep editing").click()
+    await expect(cron).to_have_value("30 2 * * *")
     await dialog.get_by_role("button", name="Create").click()
     await expect(dialog).to_be_hidden()
 
@@ -62,6 +68,7 @@ async def test_a_schedule_from_its_making_to_its_end(visit: Visit, site: Site) -
     await expect(dialog.get_by_role("button", name="Delete")).to_have_attribute("aria-disabled", "true")
     await dialog.get_by_role("textbox").fill(name)
     await dialog.get_by_role("button", name="Delete").click()
+    await page.get_by_role("heading", name="Schedules").hover()
     await expect(row).to_be_hidden()
     assert site.execute("SELECT 1 FROM rota.schedule WHERE name = %s", name) == []
 

@@ -54,12 +54,11 @@ export function AlertList() {
       align: "right",
       cell: (alert) =>
         alert.state === "open" && (
-          <Button small op="alerts.change" onClick={() => setKnowing(alert)} aria-label={`Acknowledge: ${alert.summary}`}>
+          <Button small collapse icon="check" op="alerts.change" onClick={() => setKnowing(alert)} aria-label={`Acknowledge: ${alert.summary}`}>
             Acknowledge…
           </Button>
         ),
-      width: "8rem",
-      hideBelow: "sm",
+      width: "1%",
     },
   ];
   return (

@@ -47,11 +47,10 @@ function columns(onFetch: (feed: Feed) => void, busy: number | null): Column<Fee
     {
       key: "act",
       title: <span className="sr-only">Actions</span>,
-      width: "7rem",
+      width: "1%",
       align: "right",
-      hideBelow: "sm",
       cell: (row) => (
-        <Button small icon="retry" op="schedules.change" busy={busy === row.id} disabledWhy={row.next_fetch_at === null && "It is fetched no more"} aria-label={`Fetch ${row.title || row.url} now`} onClick={() => onFetch(row)}>
+        <Button small collapse icon="retry" op="schedules.change" busy={busy === row.id} disabledWhy={row.next_fetch_at === null && "It is fetched no more"} aria-label={`Fetch ${row.title || row.url} now`} onClick={() => onFetch(row)}>
           Fetch
         </Button>
       ),

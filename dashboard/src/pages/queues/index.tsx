@@ -33,7 +33,7 @@ function columns(onOpen: (queue: Queue, what: Open) => void): Column<Queue>[] {
     { key: "held", title: <span title="Due, but held back by limits">Held</span>, align: "right", width: "5rem", hideBelow: "lg", cell: (row) => <Depth value={row.held} /> },
     { key: "workers", title: "Workers", align: "right", width: "5rem", hideBelow: "md", cell: (row) => row.workers },
     { key: "limits", title: "Limits", width: "9rem", hideBelow: "md", cell: (row) => <Limits queue={row} /> },
-    { key: "act", title: <span className="sr-only">Actions</span>, width: "11rem", align: "right", hideBelow: "sm", cell: (row) => <Actions queue={row} small onOpen={(what) => onOpen(row, what)} /> },
+    { key: "act", title: <span className="sr-only">Actions</span>, width: "1%", align: "right", cell: (row) => <Actions queue={row} small onOpen={(what) => onOpen(row, what)} /> },
   ];
 }
 

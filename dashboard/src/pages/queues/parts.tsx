@@ -83,15 +83,15 @@ export function Actions({ queue, onOpen, small }: { queue: Queue; onOpen: (what:
   return (
     <span className="inline-flex gap-1">
       {queue.paused_at ? (
-        <Button small={small} icon="play" op="queues.change" busy={resume.isPending} aria-label={`Resume ${queue.name}`} onClick={() => resume.mutate({ path: { name: queue.name } })}>
+        <Button small={small} collapse={small} icon="play" op="queues.change" busy={resume.isPending} aria-label={`Resume ${queue.name}`} onClick={() => resume.mutate({ path: { name: queue.name } })}>
           Resume
         </Button>
       ) : (
-        <Button small={small} icon="pause" op="queues.change" aria-label={`Pause ${queue.name}`} onClick={() => onOpen("pause")}>
+        <Button small={small} collapse={small} icon="pause" op="queues.change" aria-label={`Pause ${queue.name}`} onClick={() => onOpen("pause")}>
           Pause
         </Button>
       )}
-      <Button small={small} icon="edit" op="queues.change" aria-label={`Limits of ${queue.name}`} onClick={() => onOpen("limits")}>
+      <Button small={small} collapse={small} icon="edit" op="queues.change" aria-label={`Limits of ${queue.name}`} onClick={() => onOpen("limits")}>
         Limits
       </Button>
     </span>

@@ -1,7 +1,8 @@
-/** One schedule: when it fires, and what became of its instants. */
+/** One schedule: when it fires, and its recent firings. */
 
 import type { ReactNode } from "react";
 import { type Schema, listOf, useApi } from "@/api";
+import { count } from "@/lib/format";
 import { Badge, type Column, Copy, Dialog, Duration, Empty, ErrorPanel, Facts, Json, Link, Section, Skeleton, StateBadge, Table, Time } from "@/ui";
 import { knownZone } from "@/ui/zone-input";
 import { reasonWords } from "./firings";
@@ -45,7 +46,10 @@ function Body({ record, words, ledger }: { record: ScheduleRecord; words: string
           record.priority !== null && ["Priority", record.priority],
           record.max_attempts !== null && ["Attempts at most", record.max_attempts],
           ["Defined", record.definition ? "in code: what is changed here stays changed" : "here, or by a program"],
-          ["So far", `${record.successes} went well, ${record.failures} failed`],
+          // Only what waits for its own jobs counts them; of the others the ledger tells.
+          timing.strategy === "recurring" || timing.strategy === "init"
+            ? ["So far", `${count(record.successes)} succeeded, ${count(record.failures)} failed`]
+            : ledger.rows.length > 0 && [`Last ${ledger.rows.length === 1 ? "firing" : `${ledger.rows.length} firings`}`, outcomeWords(ledger.rows)],
           record.failing_since !== null && ["Failing since", <span key="since"><Time at={record.failing_since} />, {record.consecutive_failures} in a row</span>],
         ]}
       />
@@ -63,8 +67,8 @@ function Body({ record, words, ledger }: { record: ScheduleRecord; words: string
         <Json value={record.payload} label="Payload" />
       </Section>
       {timing.strategy !== "recurring" && (
-        <Section title="What became of its last times">
-          <Table label="Last times" list={ledger} columns={columns(tz)} rowKey={(each) => `${each.instant} ${each.outcome}`} keyboard={false} empty={<Empty title="It has not fired yet" />} />
+        <Section title="Recent firings">
+          <Table label="Recent firings" list={ledger} columns={columns(tz)} rowKey={(each) => `${each.instant} ${each.outcome}`} keyboard={false} empty={<Empty title="It has not fired yet" />} />
         </Section>
       )}
     </div>
@@ -77,6 +81,13 @@ function Upcoming({ record, tz }: { record: ScheduleRecord; tz?: string }) {
   if (!times.data) return <Skeleton lines={4} />;
   if (times.data.items.length === 0 && record.job_id) return <p className="text-muted">It runs now; its next time is known when it is done.</p>;
   return <Times times={times.data.items} tz={tz ?? Intl.DateTimeFormat().resolvedOptions().timeZone} />;
+}
+
+/** "28 succeeded, 1 failed, 1 skipped". */
+function outcomeWords(ledger: Ledger[]): string {
+  const groups = Map.groupBy(ledger, (each) => each.state ?? each.outcome);
+  const words = (state: string) => (state === "completed" ? "succeeded" : state.replaceAll("_", " "));
+  return [...groups].map(([state, lines]) => `${lines.length} ${words(state)}`).join(", ");
 }
 
 function columns(tz?: string): Column<Ledger>[] {

@@ -173,6 +173,7 @@ describe("one at the side", () => {
     expect(within(sheet).getByText("clocks go forward: 02:30 does not exist, runs at 03:00")).toBeTruthy();
     expect(within(sheet).getByText("failed")).toBeTruthy();
     expect(within(sheet).getByText("too late to finish")).toBeTruthy();
+    expect(within(sheet).getByText("Last firing").nextSibling?.textContent).toBe("1 failed"); // its own counters only count recurring rows
     expect(within(sheet).getByRole("link", { name: "0000beef" }).getAttribute("href")).toContain("/jobs/0198a000");
     await user.keyboard("{Escape}");
     expect(where()).toBe("/schedules");

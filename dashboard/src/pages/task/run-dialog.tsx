@@ -25,7 +25,7 @@ export function RunDialog({ view, onClose }: { view: TaskView; onClose: () => vo
   const run = useAct("post", "/api/admin/tasks/{name}/trigger", { toastErrors: false });
   const wrong = {
     delay: options.delay.trim() === "" || SPAN.test(options.delay.trim()) ? undefined : "a time with its unit, such as 30s, 5m or 1h30m",
-    priority: options.priority.trim() === "" || (/^-?\d+$/.test(options.priority.trim()) && Math.abs(Number(options.priority)) <= 32_767) ? undefined : "a whole number from -32767 to 32767",
+    priority: options.priority.trim() === "" || (/^-?\d+$/.test(options.priority.trim()) && Number(options.priority) >= -32_768 && Number(options.priority) <= 32_767) ? undefined : "a whole number from -32768 (first) to 32767 (last)",
   };
   const gone = record.deleted_from_code_at !== null;
   const stopped = gone ? "No code has it any more" : !readable ? "The payload cannot be read: mend it first" : (wrong.delay ?? wrong.priority) && "Mend what is marked first";
@@ -72,9 +72,9 @@ export function RunDialog({ view, onClose }: { view: TaskView; onClose: () => vo
         {!gone && record.enabled && view.workers === 0 && <Notice tone="warn">No live worker knows this task: the job will wait until one does.</Notice>}
         <SchemaForm schema={record.payload_schema as JsonSchema} value={payload} onChange={setPayload} onValid={setReadable} errors={ofPayload} />
         <div className="grid gap-3 border-t pt-3 sm:grid-cols-3">
-          <Input label="Delay" hint="As 5m. Nothing: at once." mono value={options.delay} onChange={(delay) => set({ delay })} error={wrong.delay ?? run.error?.field("delay")} />
-          <Input label="Priority" hint={`Larger first. Nothing: ${record.priority}.`} inputMode="numeric" value={options.priority} onChange={(priority) => set({ priority })} error={wrong.priority ?? run.error?.field("priority")} />
-          <Input label="Key" hint="While one with it is live, no second is made." mono value={options.key} onChange={(key) => set({ key })} error={run.error?.field("key")} />
+          <Input label="Delay" hint="For example 5m. Empty: now." mono value={options.delay} onChange={(delay) => set({ delay })} error={wrong.delay ?? run.error?.field("delay")} />
+          <Input label="Priority" hint={`Smaller runs first. Empty: ${record.priority}.`} inputMode="numeric" value={options.priority} onChange={(priority) => set({ priority })} error={wrong.priority ?? run.error?.field("priority")} />
+          <Input label="Key" hint="Prevents duplicates while a job with this key is active." mono value={options.key} onChange={(key) => set({ key })} error={run.error?.field("key")} />
         </div>
         {run.error && errors.length === 0 && <ErrorPanel problem={run.error} compact />}
       </div>
