@@ -155,6 +155,30 @@ class HistoryScenario(Scenario):
         return {"without": without["rate"], "above": above["rate"], "ratio": above["rate"] / without["rate"]}
 
 
+class UnknownScenario(Scenario):
+    """Drains behind a million ready jobs of a task that this worker does not know: none does, or another one."""
+
+    name = "unknown"
+    title = "behind jobs of unknown tasks"
+
+    def applies(self, system: System) -> bool:
+        return system.fill_unknown is not None
+
+    def measure(self, bench: Bench, system: System) -> Figures:
+        assert system.fill_unknown is not None
+        assert system.announce is not None
+        without = bench.drain(system, bench.fresh(system, "empty")).figures()["rate"]
+        rates = {}
+        for name, statement in (("nobody", None), ("another", system.announce)):
+            dsn = bench.fresh(system, "history")
+            bench.cluster.execute(dsn, system.fill_unknown, {"rows": bench.sizes.backlog_rows})
+            if statement is not None:
+                bench.cluster.execute(dsn, statement, {})
+            first = bench.drain(_cautious(system), dsn).figures()["rate"]
+            rates |= {f"{name}_first": first, name: bench.drain(_cautious(system), dsn).figures()["rate"]}
+        return {"without": without, **rates, "ratio": rates["nobody"] / without, "ratio_another": rates["another"] / without}
+
+
 class WritersScenario(Scenario):
     """Eight connections that enqueue one by one while two workers listen, with NOTIFY and without."""
 
@@ -187,6 +211,7 @@ SCENARIOS: list[Scenario] = [
     PinnedScenario("small"),
     FutureScenario(),
     HistoryScenario(),
+    UnknownScenario(),
     WritersScenario(),
     *SCHEDULE_SCENARIOS,
     *LIMIT_SCENARIOS,

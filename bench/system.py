@@ -39,6 +39,10 @@ class System:
     """Options on top for small batches; None where batches cannot be set, or are small already elsewhere."""
     fill_history: str | None = None
     """A statement that adds %(rows)s finished jobs; None where the system keeps no history."""
+    fill_unknown: str | None = None
+    """A statement that adds %(rows)s ready jobs of a task that no worker knows, before all others; None: workers run any task."""
+    announce: str | None = None
+    """A statement after which another worker seems to be live that knows that task."""
     only: frozenset[str] | None = None
     """The scenarios it is measured in, where the others would repeat another configuration of the same system."""
     times_claims: bool = False

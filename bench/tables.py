@@ -81,6 +81,15 @@ COLUMNS: dict[str, list[Column]] = {
         Column("above", "above them, jobs/s", whole),
         Column("ratio", "ratio", hundredths),
     ],
+    "unknown": [
+        Column("without", "without, jobs/s", whole),
+        Column("nobody_first", "nobody knows it, first drain, jobs/s", whole),
+        Column("nobody", "next, jobs/s", whole),
+        Column("ratio", "ratio", hundredths),
+        Column("another_first", "another worker knows it, first drain, jobs/s", whole),
+        Column("another", "next, jobs/s", whole),
+        Column("ratio_another", "ratio", hundredths),
+    ],
     "writers": [
         Column("notified", "with NOTIFY, jobs/s", whole),
         Column("silent", "without, jobs/s", whole),

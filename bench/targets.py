@@ -57,6 +57,7 @@ TARGETS = [
     Target("pinned xmin, large batches: last ÷ first", ("pinned-large", "rota-tuned", "ratio"), 0.85),
     Target("pinned xmin, small batches: last ÷ first", ("pinned-small", "rota", "ratio"), 0.85),
     Target("beside 1M jobs not yet due ÷ without", ("future", "rota-tuned", "ratio"), 0.9),
+    Target("behind 1M jobs of a task that no worker knows ÷ without", ("unknown", "rota", "ratio"), 0.9),
     Target("idle claim beside 1M jobs not yet due, ms", ("future", "rota-tuned", "idle_claim_ms"), 2.0, at_most=True),
     Target("unlimited jobs beside 200k held by limits ÷ without", ("unlimited", "rota", "ratio"), 0.95),
     Target("8 writers: with NOTIFY ÷ without", ("writers", "rota", "ratio"), 0.7),

@@ -28,7 +28,15 @@ SELECT (SELECT coalesce(sum(completed_count), 0) FROM awa.receipt_completion_bat
     >= (SELECT count(*) FROM awa.ready_entries)
 """
 
-ROTA_DRAINED = "SELECT NOT EXISTS (SELECT FROM rota.job WHERE state <> 'delayed')"
+ROTA_DRAINED = "SELECT NOT EXISTS (SELECT FROM rota.job WHERE state <> 'delayed' AND task <> 'unknown')"
+ROTA_UNKNOWN = """
+INSERT INTO rota.job (id, task, payload, run_at)
+SELECT rota.uuid7(), 'unknown', '{"n": 1}', now() - interval '1 hour' FROM generate_series(1, %(rows)s)
+"""
+ROTA_ANNOUNCE = """
+INSERT INTO rota.worker (id, host, pid, version, queues, tasks, slots, seen_at)
+VALUES (gen_random_uuid(), 'elsewhere', 1, '1', '{default}', '{unknown}', 4, now() + interval '1 day')
+"""
 ROTA_HISTORY = """
 INSERT INTO rota.run (job_id, attempt, task, queue, outcome, final, started_at, finished_at, worker_id, payload, priority, run_at,
                       max_attempts, token, created_at)
@@ -62,6 +70,8 @@ SYSTEMS = [
         has_schedules=True,
         small_batches={"claim_batch": 10},
         fill_history=ROTA_HISTORY,
+        fill_unknown=ROTA_UNKNOWN,
+        announce=ROTA_ANNOUNCE,
         times_claims=True,
         can_be_silent=True,
     ),
