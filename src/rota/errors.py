@@ -18,7 +18,7 @@
     │   ├── HttpJobsOff        HTTP jobs are not switched on
     │   ├── KeyReused          the key belongs to a job with another payload
     │   ├── ParentFailed       a parent has already failed or was canceled
-    │   ├── TaskOwned          another application has a task of this name with other arguments
+    │   ├── OwnedElsewhere     another application has this task with other parameters, or this queue with other limits
     │   ├── Stale              it is no longer what the caller has seen
     │   └── InvalidTransition  the job is in a state that does not allow this
     ├── AuthError              not signed in, or not allowed
@@ -174,10 +174,10 @@ class ParentFailed(Conflict):
     code = "parent_failed"
 
 
-class TaskOwned(Conflict):
-    """Another application on the same database has a task of this name, with other arguments."""
+class OwnedElsewhere(Conflict):
+    """Another application on the same database has a task of this name with other parameters, or a queue with other limits."""
 
-    code = "task_owned"
+    code = "owned_elsewhere"
 
 
 class Stale(Conflict):

@@ -16,8 +16,9 @@ from rota.control.sync import sync_definitions
 from rota.db.connection import AsyncConn, connect
 from rota.engine.scheduler import Scheduler
 from rota.engine.system import TICK, system_tasks
-from rota.errors import TaskOwned
+from rota.errors import OwnedElsewhere
 from rota.events import Events
+from rota.model.limits import QueueLimits
 from rota.model.schedule import every
 from rota.store import tasks_read
 from rota.store.schedules import SQL
@@ -58,7 +59,7 @@ class TestOwners:
     @pytest.mark.req("T02")
     async def test_the_same_name_with_other_arguments_is_refused(self, shop: Engine, billing: Engine, aconn: AsyncConn) -> None:
         await sync(aconn, shop, "shop")
-        with pytest.raises(TaskOwned) as refused:
+        with pytest.raises(OwnedElsewhere) as refused:
             await sync(aconn, billing, "billing")
         text = str(refused.value)
         assert "'shop', as send(user_id: integer)" in text
@@ -71,7 +72,7 @@ class TestOwners:
         await sync(aconn, shop, "shop")
         await sync(aconn, billing, "billing", force=["send"])
         assert await apps_of(aconn, "send") == ["billing"]
-        with pytest.raises(TaskOwned, match="belongs to app 'billing'"):
+        with pytest.raises(OwnedElsewhere, match="belongs to app 'billing'"):
             await sync(aconn, shop, "shop")
 
     @pytest.mark.req("T02")
@@ -107,9 +108,32 @@ class TestOwners:
         self, shop: Engine, billing: Engine, aconn: AsyncConn
     ) -> None:
         await sync(aconn, shop, "shop")
-        with pytest.raises(TaskOwned, match="Rename one of them"):
+        with pytest.raises(OwnedElsewhere, match="Rename one of them"):
             await asyncio.wait_for(billing.make_worker(app="billing").run(), PATIENCE_S)
         assert billing.count("rota.worker") == 0
+
+
+class TestQueues:
+    @pytest.mark.req("T02")
+    async def test_limits_belong_to_the_application_that_sets_them_first(self, shop: Engine, aconn: AsyncConn) -> None:
+        async def limit(app: str, most: int | None, **options: Any) -> int | None:
+            await sync_definitions(aconn, [], app=app, limits={"mail": QueueLimits(most)}, **options)
+            row = await (await aconn.execute("SELECT max_concurrency FROM rota.queue WHERE name = 'mail'")).fetchone()
+            assert row is not None
+            return row[0]
+
+        assert await limit("shop", 4) == 4
+        assert await limit("billing", None) == 4, "who sets none has nothing against it"
+        assert await limit("billing", 4) == 4
+        with pytest.raises(
+            OwnedElsewhere, match="by app 'shop', to max_concurrency=4; app 'billing' sets them to max_concurrency=9"
+        ):
+            await limit("billing", 9)
+        assert await limit("shop", 5) == 5
+        assert await limit("billing", 9, force=True) == 9
+        assert await limit("shop", None) == 9
+        assert await limit("billing", None) is None
+        assert await limit("shop", 5) == 5
 
 
 class TestSchedules:

@@ -97,7 +97,7 @@ async def sync_definitions(
     """
     specs = list(specs)
     forced = _read_force(specs, force)
-    done = await _carry_out(conn, _sync(specs, app, list(queues), limits, forced))
+    done = await _carry_out(conn, _sync(specs, app, list(queues), limits, forced, force is True))
     await _carry_out(conn, schedule_sync.sync(specs, app=app, force=forced))
     gone = [change.task for change in await _gone(conn, specs, app) if change.kind == "gone"]
     done.gone = await _carry_out(conn, task_sync.leave(app, gone)) if gone else []
@@ -119,10 +119,10 @@ async def plan(conn: AsyncConn, specs: Iterable[TaskSpec], *, app: str = DEFAULT
 
 
 def _sync(
-    specs: list[TaskSpec], app: str, queues: list[str], limits: Mapping[str, QueueLimits], forced: Collection[str]
+    specs: list[TaskSpec], app: str, queues: list[str], limits: Mapping[str, QueueLimits], forced: Collection[str], all_forced: bool
 ) -> Steps[Synced]:
     done = yield from task_sync.sync(specs, app=app, force=forced)
-    yield from task_sync.declare_queues({*queues, *(spec.queue for spec in specs)}, limits)
+    yield from task_sync.declare_queues({*queues, *(spec.queue for spec in specs)}, limits, app=app, force=all_forced)
     return done
 
 

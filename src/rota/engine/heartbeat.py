@@ -16,7 +16,7 @@ from rota.db.connection import Backoff
 from rota.engine.holdings import Holdings
 from rota.engine.options import WorkerOptions
 from rota.engine.transport import Pulse, Transport
-from rota.errors import TaskOwned
+from rota.errors import OwnedElsewhere
 from rota.events import DatabaseBack, DatabaseLost, Events
 from rota.model.run import Run
 from rota.model.task import TaskSpec
@@ -33,7 +33,7 @@ class Heartbeat(threading.Thread):
     ) -> None:  # fmt: skip
         super().__init__(name="rota-heartbeat", daemon=True)
         self.registered = threading.Event()
-        self.refusal: TaskOwned | None = None  # another application owns one of the tasks
+        self.refusal: OwnedElsewhere | None = None  # another application owns one of the tasks
         self._transport = transport
         self._options = options
         self._specs = specs
@@ -52,7 +52,7 @@ class Heartbeat(threading.Thread):
             try:
                 with self._transport.open_pulse() as pulse:
                     self._serve(pulse)
-            except TaskOwned as error:
+            except OwnedElsewhere as error:
                 self.refusal = error
                 return
             except Exception as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rota.db import queries
 from rota.db.steps import Query, Steps
-from rota.errors import TaskOwned
+from rota.errors import OwnedElsewhere
 from rota.model.definition import (
     Definition,
     Overrides,
@@ -64,13 +64,25 @@ def sync(specs: Iterable[TaskSpec], *, app: str = DEFAULT_APP, force: Collection
     return done
 
 
-def declare_queues(names: Iterable[str], limits: Mapping[str, QueueLimits] = NO_LIMITS) -> Steps[None]:
-    """Makes queues known, and what code says of their limits."""
+def declare_queues(
+    names: Iterable[str], limits: Mapping[str, QueueLimits] = NO_LIMITS, *, app: str = DEFAULT_APP, force: bool = False
+) -> Steps[None]:
+    """Make queues known, and what code says of their limits. Limits that another application has set are left to that one, and
+    other ones refused, unless forced."""
     names = [*names, *limits]
     yield Query(SQL["tasks_sync_queues"], (text_array(names),), rows=False)
-    if limits:
-        said = {name: asdict(each) if each else None for name, each in limits.items()}
-        yield Query(SQL["tasks_limit_queues"], (json.dumps(said),), rows=False)
+    if not limits:
+        return
+    said = {name: asdict(each) if each else None for name, each in limits.items()}
+    if not force:
+        for name, owner, theirs in (yield Query(SQL["tasks_queues_of_others"], (text_array(said), app))):
+            if said.pop(name) not in (None, theirs):
+                raise OwnedElsewhere(
+                    f"the limits of queue {name!r} are set by app {owner!r}, to {_show_limits(QueueLimits(**theirs))}; app {app!r} "
+                    f"sets them to {_show_limits(limits[name])}. Leave them to one of the two, or run `rota tasks sync --force` to set "
+                    f"them as {app!r} does"
+                )
+    yield Query(SQL["tasks_limit_queues"], (app, json.dumps(said)), rows=False)
 
 
 def leave(app: str, names: Iterable[str]) -> Steps[list[str]]:
@@ -140,11 +152,15 @@ def check_owners(
             continue
         theirs, ours = record.payload_schema, definition["payload_schema"]
         if parameters_of(theirs) != parameters_of(ours):
-            raise TaskOwned(
+            raise OwnedElsewhere(
                 f"task {record.name!r} belongs to app {record.apps[0]!r}, as {record.name}({show_parameters(theirs)}); "
                 f"app {app!r} has a task of the same name, {record.name}({show_parameters(ours)}). "
                 f"Rename one of them, or run `rota tasks sync --force {record.name}` to give the name to {app!r}"
             )
+
+
+def _show_limits(limits: QueueLimits) -> str:
+    return ", ".join(f"{name}={value}" for name, value in asdict(limits).items() if value is not None)
 
 
 def _defines(app: str, record: TaskRecord) -> bool:

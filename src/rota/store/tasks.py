@@ -31,7 +31,7 @@ def sync(
 
     def steps() -> Steps[None]:
         yield from task_sync.sync(tasks, app=app)
-        yield from task_sync.declare_queues(queues, limits)
+        yield from task_sync.declare_queues(queues, limits, app=app)
 
     carry_out(PsycopgCarrier(conn), atomically(steps(), autocommits=True))
 

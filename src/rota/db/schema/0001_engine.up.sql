@@ -224,6 +224,7 @@ CREATE TABLE rota.queue (
     max_concurrency integer,                            -- of its jobs that may run at once, over all workers
     rate         text,                                  -- how many of its jobs may start: '50/1s'
     definition   json,                                  -- what code says of these two, as of the last sync; NULL: nothing
+    app          text,                                  -- the application whose code says it
     overrides    json,                                  -- what operators have said of them, which has the last word; NULL: nothing
     limited      boolean     NOT NULL GENERATED ALWAYS AS (max_concurrency IS NOT NULL OR rate IS NOT NULL) STORED,
     created_at   timestamptz NOT NULL DEFAULT rota.now(),

@@ -112,14 +112,15 @@ EXECUTE FUNCTION rota.limits_changed();
 
 -- Sets what code and what operators say of a queue's limits, '{"max_concurrency": 20, "rate": "50/1s"}' each; the operators have the last
 -- word, also where they say null, which is no limit. It holds at once. False: that is so already, or there is no such queue.
-CREATE FUNCTION rota.set_queue_limits(of_name text, code json, operators json) RETURNS boolean
+CREATE FUNCTION rota.set_queue_limits(of_name text, code json, operators json, of_app text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     held jsonb := coalesce(code, '{}')::jsonb || coalesce(operators, '{}')::jsonb;
 BEGIN
     UPDATE rota.queue
-    SET definition = code, overrides = operators, max_concurrency = (held ->> 'max_concurrency')::integer, rate = held ->> 'rate'
-    WHERE name = of_name AND (definition::jsonb, overrides::jsonb) IS DISTINCT FROM (code::jsonb, operators::jsonb);
+    SET definition = code, app = CASE WHEN code IS NOT NULL THEN coalesce(of_app, app) END, overrides = operators, max_concurrency = (held ->> 'max_concurrency')::integer, rate = held ->> 'rate'
+    WHERE name = of_name AND (definition::jsonb, overrides::jsonb, app) IS DISTINCT FROM
+        (code::jsonb, operators::jsonb, CASE WHEN code IS NOT NULL THEN coalesce(of_app, app) END);
     IF NOT FOUND THEN RETURN false; END IF;
     PERFORM rota.admit_lines(ARRAY['q ' || of_name]), rota.wake();
     RETURN true;

@@ -84,8 +84,16 @@ INSERT INTO rota.queue (name) SELECT unnest(%s::text::text[]) ORDER BY 1 ON CONF
 
 -- name: tasks_limit_queues
 -- Where it is so already, nothing is written or locked. In one order, so that two who start do not deadlock.
-SELECT rota.set_queue_limits(d.name, nullif(d.said::text, 'null')::json, q.overrides)
-FROM (SELECT key AS name, value AS said FROM json_each(%s::text::json) ORDER BY key) d JOIN rota.queue q ON q.name = d.name
+WITH said AS MATERIALIZED (
+    SELECT d.key AS name, %s::text AS app, nullif(d.value::text, 'null')::json AS limits, q.overrides
+    FROM json_each(%s::text::json) d JOIN rota.queue q ON q.name = d.key ORDER BY d.key
+)
+SELECT rota.set_queue_limits(s.name, s.limits, s.overrides, s.app) FROM said s
+
+-- name: tasks_queues_of_others
+-- Queues whose limits another application has set.
+SELECT q.name, q.app, q.definition FROM rota.queue q
+WHERE q.name = ANY (%s::text::text[]) AND q.definition IS NOT NULL AND q.app <> %s::text ORDER BY q.name
 
 -- name: tasks_set_enabled
 SELECT rota.set_task(%s, %s::text::boolean, %s, %s)
