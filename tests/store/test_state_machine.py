@@ -213,6 +213,30 @@ class Lives(RuleBasedStateMachine):
             job.state = "held" if job.limited else "queued"
         assert self._run(runs.promote(self.aconn))[0] == len(due) + self.model.admit()
 
+    @precondition(lambda self: any(job.state == "queued" and job.task == "work" for job in self.model.jobs.values()))
+    @rule()
+    def set_aside(self) -> None:
+        """There is no live worker, so none knows the task."""
+        unknown = [job for job in self.model.jobs.values() if job.state == "queued" and job.task == "work"]
+        assert self.conn.execute("SELECT rota.set_aside('default', '{narrow}')").fetchone() == (len(unknown),)
+        for job in unknown:
+            job.state, job.limited, job.aside = "held", True, True
+
+    @precondition(lambda self: any(job.aside and job.state == "held" for job in self.model.jobs.values()))
+    @rule(failed=st.sampled_from([False, False, True]))
+    def take_back(self, failed: bool) -> None:
+        """A worker that knows the task comes, or they have waited too long for one."""
+        aside = [job for job in self.model.jobs.values() if job.aside and job.state == "held"]
+        statement = "SELECT rota.take_back('{default}', '{work}')"
+        if failed:
+            statement = "SELECT rota.fail_unknown('default', 'work', rota.now(), '{}')"
+        assert self.conn.execute(statement).fetchone() == (len(aside),)
+        for job in aside:
+            job.state, job.limited, job.aside = "queued", False, False
+            if failed:
+                job.attempt += 1
+                self.model.end(job, "failed")
+
     @rule(limit=st.sampled_from(LIMITS))
     def change_limit(self, limit: int | None) -> None:
         self.conn.execute("UPDATE rota.task SET max_concurrency = %s WHERE name = 'narrow'", [limit])

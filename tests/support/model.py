@@ -23,6 +23,7 @@ class Job:
     policy: str
     state: str
     limited: bool = False
+    aside: bool = False  # no worker knows its task
     waits_for: set[UUID] = field(default_factory=set)
     attempt: int = 0
     forgiven: int = 0
@@ -94,7 +95,9 @@ class Model:
 
     def admit(self) -> int:
         """Held jobs take the places that are free; where there are too many, those that do not run yet give theirs up."""
-        limited = sorted((job for job in self.jobs.values() if job.limited), key=lambda job: (job.priority, job.run_at, job.id))
+        limited = sorted(
+            (job for job in self.jobs.values() if job.limited and not job.aside), key=lambda job: (job.priority, job.run_at, job.id)
+        )
         held = [job for job in limited if job.state == "held"]
         queued = [job for job in limited if job.state == "queued"]
         running = [job for job in limited if job.state == "running"]

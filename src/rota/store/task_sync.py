@@ -78,7 +78,7 @@ def declare_queues(
         for name, owner, theirs in (yield Query(SQL["tasks_queues_of_others"], (text_array(said), app))):
             if said.pop(name) not in (None, theirs):
                 raise OwnedElsewhere(
-                    f"the limits of queue {name!r} are set by app {owner!r}, to {_show_limits(QueueLimits(**theirs))}; app {app!r} "
+                    f"app {owner!r} sets the limits of queue {name!r} to {_show_limits(QueueLimits(**theirs))}; app {app!r} "
                     f"sets them to {_show_limits(limits[name])}. Leave them to one of the two, or run `rota tasks sync --force` to set "
                     f"them as {app!r} does"
                 )
