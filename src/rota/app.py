@@ -18,6 +18,7 @@ from rota.db.steps import Steps
 from rota.errors import UsageError
 from rota.events import Events
 from rota.model.duration import Duration, parse_duration
+from rota.model.folders import MigrationFolders
 from rota.model.job import Enqueued, JobOptions, JobSettings, NewJob, encode_object
 from rota.model.limits import QueueLimits, parse_rate
 from rota.model.options import RECURRING_HINTS, refuse_unknown
@@ -86,7 +87,7 @@ class Rota:
         self._queue_limits: dict[str, QueueLimits] = {}
         self._intake = Intake(Pools(self.settings.database), self._queues.keys(), self._queue_limits)
         self.routers: list[str] = []  # of FastAPI, as "module:attribute": servers have their routes too
-        self.migrations: dict[str, str] = {}  # by namespace: where SQL files make its tables, as "package:folder"
+        self.migrations = MigrationFolders()  # by namespace: where SQL files make its tables, as "package:folder"
         self.sealed_columns: list[str] = []  # of its own tables, as "schema.table.column": what `seal` has written
         self.included: dict[str, Any] = {}  # what the `install` of each module has returned
         for module in included_by(self.settings):
@@ -247,10 +248,9 @@ class Rota:
         return ControlPlane(self, self._intake, self.access or Access.of(self.settings))
 
     def queue(self, name: str, *, weight: int = 1, max_concurrency: int | None = None, rate: str | None = None) -> None:
-        """Declares a queue; from one with a weight of 3 workers take three times as much as from one with 1.
+        """Declare a queue. From one with a weight of 3, workers take three times as much as from one with 1.
 
-        At most `max_concurrency` of its jobs run at once, over all workers, and at most so many start as `rate` says: "50/s".
-        """
+        At most `max_concurrency` of its jobs run at once, over all workers; at most as many start as `rate` says: "50/s"."""
         check_queue_name(name)
         check_weight(name, weight)
         if max_concurrency is not None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from tests.feeds.world import Site, World, document, rss
+from tests.feeds.world import Site, World, document, make_app, rss
 from tests.support import people
 from tests.support.people import Headers
 from tests.support.serving import Serving, serving
@@ -133,6 +133,18 @@ async def test_who_may_do_what(world: World, server: Serving) -> None:
         assert (await people.call(server, headers, "GET", FEEDS))[0] == read
         assert (await people.call(server, headers, "POST", FEEDS, {"url": URL}))[0] == change
     assert (await people.call(server, {}, "GET", FEEDS))[0] == 401
+
+
+@pytest.mark.req("T05")
+async def test_missing_tables_are_named(dsn: str) -> None:
+    async with serving(make_app(dsn, app_apps="rota.apps.feeds")) as server:
+        await people.make(server, "ada@example.org", "admin")
+        admin = await people.api_token(server, "ada@example.org")
+        status, problem = await people.call(server, admin, "GET", FEEDS)
+        assert (status, problem["code"]) == (503, "not_migrated")
+        assert problem["detail"] == 'relation "feeds.feeds" does not exist: run `rota migrate up`'
+        status, said = await people.call(server, {}, "GET", "/readyz")
+        assert (status, said["wrong"]) == (503, "the database lacks 1 migration: feeds 0001 feeds: run `rota migrate up`")
 
 
 async def test_the_document_has_them(server: Serving, admin: Headers) -> None:

@@ -14,7 +14,7 @@ from tests.support.wait import PATIENCE_S
 
 from rota import Rota
 from rota.db import migrations
-from rota.errors import ConfigError, DatabaseError, MigrationError, NotMigrated
+from rota.errors import ConfigError, DatabaseError, MigrationError, NotMigrated, UsageError
 
 NUMBERS = [migration.number for migration in migrations.available()]
 
@@ -277,13 +277,24 @@ class TestIncludedApplications:
             ({"watch": "no_such_package:tables"}, "are not found at 'no_such_package:tables'"),
             ({"watch": "watch_app:nowhere"}, "are not found at 'watch_app:nowhere'"),
             ({"watch": "watch_app"}, "has no migrations: their files are named 0001_name.up.sql"),
-            ({"Watch me": "watch_app:tables"}, "lowercase letters"),
-            ({"rota": "watch_app:tables"}, "belongs to Rota itself"),
         ],
     )
     def test_a_folder_that_is_wrong(self, watch: migrations.Folders, folders: migrations.Folders, why: str) -> None:
         with pytest.raises(ConfigError, match=why):
             migrations.collect(folders)
+
+    @pytest.mark.parametrize("namespace", ["Watch", "watch me", "", "rota", 7])
+    def test_a_namespace_is_a_name_of_its_own(self, namespace: Any) -> None:
+        app = Rota("postgresql://nowhere/")
+        with pytest.raises(UsageError, match="lowercase letters, digits and _, not 'rota'"):
+            app.migrations[namespace] = "watch_app:tables"
+
+    def test_a_namespace_belongs_to_one_application(self) -> None:
+        app = Rota("postgresql://nowhere/")
+        app.migrations["watch"] = "watch_app:tables"
+        app.migrations["watch"] = "watch_app:tables"
+        with pytest.raises(UsageError, match="'watch' of migrations belongs to 'watch_app:tables'"):
+            app.migrations["watch"] = "another:tables"
 
     def test_each_has_a_way_back_and_a_number_of_its_own(self, watch: migrations.Folders, tmp_path: Path) -> None:
         folder = tmp_path / "watch_app/tables"

@@ -15,6 +15,7 @@ from rota.config import load_settings
 from rota.db import grants, migrations
 from rota.engine.supervisor import end_with_parent
 from rota.errors import NotFound, UsageError
+from rota.model.folders import OWN
 
 app = typer.Typer(help="Bring the database's schema up or down.", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -39,7 +40,7 @@ def up(
     """Apply the migrations that the database lacks: Rota's, and those of the applications that yours includes."""
     end_with_parent()
     folders = folders_of(location)
-    of = _checked(folders, of or (migrations.OWN if to is not None else None), to)
+    of = _checked(folders, of or (OWN if to is not None else None), to)
     with _connect() as conn:
         done = migrations.up(conn, folders, of=of, to=to)
     for migration in done:
@@ -59,7 +60,7 @@ def down(
 ) -> None:
     """Roll back the migrations above a number, with their data: Rota's own, or those that --of names."""
     folders = folders_of(location)
-    of = _checked(folders, of, to) or migrations.OWN
+    of = _checked(folders, of, to) or OWN
     with _connect() as conn:
         applied = {(each.namespace, each.number) for each in migrations.status(conn, folders) if each.applied_at is not None}
         doomed = [each for each in migrations.unwanted(folders, of=of, to=to) if (each.namespace, each.number) in applied]
@@ -138,13 +139,13 @@ def folders_of(location: str | None = None) -> migrations.Folders:
 
 def _checked(folders: migrations.Folders, of: str | None, to: int | None) -> str | None:
     """Refuse a namespace or a number that does not exist."""
-    if of not in (None, migrations.OWN, *folders):
-        raise NotFound(f"there are no migrations of {of!r}: there are {', '.join([migrations.OWN, *folders])}")
+    if of not in (None, OWN, *folders):
+        raise NotFound(f"there are no migrations of {of!r}: there are {', '.join([OWN, *folders])}")
     if to is None:
         return of
     if to < 0:
         raise UsageError(f"--to={to} is out of range: from 0, which is no migration at all")
-    numbers = [each.number for each in migrations.collect(folders) if each.namespace == (of or migrations.OWN)]
+    numbers = [each.number for each in migrations.collect(folders) if each.namespace == (of or OWN)]
     if to and to not in numbers:
         raise NotFound(f"there is no migration {to:04}: this version has {numbers[0]:04} to {numbers[-1]:04}")
     return of

@@ -21,6 +21,7 @@ from psycopg.rows import dict_row
 
 from rota.db.connection import AsyncConn
 from rota.errors import ConfigError, DatabaseError, MigrationError, NotMigrated
+from rota.model.folders import OWN
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 OLDEST_POSTGRES = 14
 LOCK_KEY = 0x726F7461  # "rota" in ASCII: one advisory lock for everything that changes the schema
 LOCK_TIMEOUT = "5s"  # a migration that waits for a table lock makes every query behind it wait too
-OWN = "rota"
 OWN_FOLDER = "rota.db:schema"
 NAMED = 5  # missing migrations that an error lists by name
 
@@ -36,7 +36,6 @@ Folders = Mapping[str, str]  # of included applications: "package:folder" by nam
 NO_FOLDERS: Folders = MappingProxyType({})
 
 _FILE_NAME = re.compile(r"(\d{4})_(\w+)\.up\.sql")
-_NAMESPACE = re.compile(r"[a-z_][a-z0-9_]{0,49}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +78,6 @@ def label(namespace: str, number: int, name: str) -> str:
 
 def available(namespace: str = OWN, folder: str = OWN_FOLDER) -> list[Migration]:
     """Return the migrations in a folder, in order. Raises `ConfigError` if the folder or a way back is missing."""
-    if not _NAMESPACE.fullmatch(namespace):
-        raise ConfigError(f"namespace {namespace!r} of migrations is not allowed: lowercase letters, digits and _, at most 50")
     found: dict[int, Migration] = {}
     for number, (name, entry, down) in _read_folder(namespace, folder):
         if number in found:
@@ -93,8 +90,6 @@ def available(namespace: str = OWN, folder: str = OWN_FOLDER) -> list[Migration]
 
 def collect(folders: Folders = NO_FOLDERS) -> list[Migration]:
     """Return Rota's migrations, then those of included applications in the order of their registration."""
-    if OWN in folders:
-        raise ConfigError(f"namespace {OWN!r} of migrations is not allowed: it belongs to Rota itself")
     return [*available(), *(each for namespace, folder in folders.items() for each in available(namespace, folder))]
 
 

@@ -15,6 +15,7 @@ from rota.control.words import number, span
 from rota.db import migrations as schema
 from rota.db import queries
 from rota.db.connection import AsyncConn
+from rota.model.folders import OWN
 
 SQL = queries.load("doctor")
 
@@ -65,7 +66,7 @@ def migrations(dsn: str, folders: schema.Folders = schema.NO_FOLDERS) -> list[Fi
     """Whether the schema is that of this version, and of the included applications."""
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as conn:
         states = schema.status(conn, folders)
-    ours = [state for state in states if state.namespace in (schema.OWN, *folders)]
+    ours = [state for state in states if state.namespace in (OWN, *folders)]
     if findings := [
         fail(
             "migrations",
@@ -88,7 +89,7 @@ def migrations(dsn: str, folders: schema.Folders = schema.NO_FOLDERS) -> list[Fi
 
 
 def _owner(namespace: str) -> str:
-    return "Rota" if namespace == schema.OWN else namespace
+    return "Rota" if namespace == OWN else namespace
 
 
 async def clock(conn: AsyncConn) -> list[Finding]:
