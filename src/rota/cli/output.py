@@ -99,8 +99,8 @@ def explain_driver_error(error: BaseException) -> RotaError | None:
 
     match error:
         case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedFunction() | psycopg.errors.InvalidSchemaName():
-            hint = "run `rota migrate up`, which also creates the tables of applications that yours includes"
-            return NotMigrated(f"{_first_line(error)}: {hint}")
+            hint = "The tables of rota.apps.feeds and the like come with it where your application includes them (app.apps)"
+            return NotMigrated(f"{_first_line(error)}: run `rota migrate up`. {hint}")
         case psycopg.errors.LockNotAvailable():
             return DatabaseError("another session holds a lock that is needed here; nothing was changed: try again in a moment")
         case psycopg.errors.InsufficientPrivilege():
