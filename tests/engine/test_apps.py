@@ -126,7 +126,7 @@ class TestQueues:
         assert await limit("billing", None) == 4, "who sets none has nothing against it"
         assert await limit("billing", 4) == 4
         with pytest.raises(
-            OwnedElsewhere, match="'shop' sets .* to max_concurrency=4; app 'billing' sets them to max_concurrency=9"
+            OwnedElsewhere, match=r"'shop' sets .* to max_concurrency=4; app 'billing' sets them to max_concurrency=9"
         ):
             await limit("billing", 9)
         assert await limit("shop", 5) == 5

@@ -79,8 +79,8 @@ def declare_queues(
             if said.pop(name) not in (None, theirs):
                 raise OwnedElsewhere(
                     f"app {owner!r} sets the limits of queue {name!r} to {_show_limits(QueueLimits(**theirs))}; app {app!r} "
-                    f"sets them to {_show_limits(limits[name])}. Leave them to one of the two, or run `rota tasks sync --force` to set "
-                    f"them as {app!r} does"
+                    f"sets them to {_show_limits(limits[name])}. Leave them to one of the two, or run `rota tasks sync --force` to "
+                    f"set them as {app!r} does"
                 )
     yield Query(SQL["tasks_limit_queues"], (app, json.dumps(said)), rows=False)
 
