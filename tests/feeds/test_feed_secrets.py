@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import psycopg
 import pytest
 from tests.feeds.hub import hub
 from tests.feeds.world import Site, World, rss
 from tests.support.serving import serving
 
+from rota.control import rotation
 from rota.errors import ConfigError
 from rota.model import secret as secret_module
 
@@ -123,11 +123,11 @@ async def test_without_a_key_a_query_is_refused_and_hubs_are_left_alone(
     assert world.conn.execute("SELECT count(*) FROM feeds.websub").fetchone() == (0,)
 
 
-def test_the_columns_are_known_to_the_rotation_of_keys(world: World, conn: psycopg.Connection[object]) -> None:
-    for column in world.app.sealed_columns:
-        schema, table, name = column.split(".")
-        found = conn.execute(
-            "SELECT count(*) FROM information_schema.columns WHERE (table_schema, table_name, column_name) = (%s, %s, %s)",
-            [schema, table, name],
-        ).fetchone()
-        assert found == (1,), column
+async def test_a_rotation_of_keys_reaches_them(world: World, web: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed_id = await world.subscribe(f"{web.put('/feed', rss('a'))}?token={TOKEN}")
+    await world.feeds.take_opml(world.aconn, b"<opml><outline xmlUrl='https://example.org/?a'/></opml>", "ann")
+    secret_module.use_keys(f"{'n' * 40},{KEY}")
+    assert (await rotation.rotate(world.aconn, world.app.sealed_columns)).changed == 2
+    monkeypatch.setattr(secret_module, "_keys", ("n" * 40,))
+    await world.work()
+    assert world.titles(feed_id) == ["a"]
