@@ -262,6 +262,7 @@ class TestIncludedApplications:
         migrations.up(conn, watch)
         with pytest.raises(MigrationError, match=r"0003 schedules cannot be rolled back: .*view watch.looks depends on"):
             migrations.down(conn, watch, to=2)
+        migrations.require_current(migrations.status(conn, watch))  # nothing was rolled back
         assert conn.execute("SELECT count(*) FROM watch.looks").fetchone() == (0,)
 
     def test_a_changed_one_is_refused(self, conn: psycopg.Connection[Any], watch: migrations.Folders, tmp_path: Path) -> None:

@@ -111,13 +111,13 @@ def up(
 
 
 def down(conn: psycopg.Connection[Any], folders: Folders = NO_FOLDERS, *, of: str = OWN, to: int) -> list[Migration]:
-    """Roll back every migration of a namespace above number `to`.
+    """Roll back every migration of a namespace above number `to`: all of them or, if one cannot be, none.
 
     Rolling back all of Rota's own rolls back those of included applications first, and removes the schema `rota`.
     """
-    done = [each for each in unwanted(folders, of=of, to=to) if _step_down(conn, each)]
-    if of == OWN and to == 0:
-        with conn.transaction():
+    with conn.transaction():
+        done = [each for each in unwanted(folders, of=of, to=to) if _step_down(conn, each)]
+        if of == OWN and to == 0:
             _lock(conn)
             conn.execute("DROP TABLE IF EXISTS rota.migration")
             conn.execute("DROP SCHEMA IF EXISTS rota")
