@@ -1,12 +1,23 @@
 /** One group of errors: what it is, since when, its jobs, and a retry of all of them. */
 
 import { useState } from "react";
-import { useApi, usePages } from "@/api";
+import { type AnswerOf, listOf, useApi, usePages } from "@/api";
 import { useRights } from "@/lib/rights";
-import { Button, Copy, Count, Empty, ErrorPanel, Facts, Icon, Link, LinkButton, Page, Section, Skeleton, Table, Time } from "@/ui";
+import { Button, type Column, Copy, Count, Empty, ErrorPanel, Facts, Icon, Link, LinkButton, Page, Section, Skeleton, Table, Time } from "@/ui";
 import { ErrorView } from "../job/error";
 import { type Bulk, BulkDialog } from "../jobs/bulk";
 import { BY_ID, COLUMNS } from "../jobs/columns";
+
+type Failure = AnswerOf<"get", "/api/admin/errors/{fingerprint}">["latest"][number];
+
+const failureHref = (failure: Failure) => `/jobs/${failure.job_id}?attempt=${failure.attempt}`;
+
+const FAILURES: Column<Failure>[] = [
+  { key: "task", title: "Task", width: "12rem", truncate: true, cell: (failure) => <Link href={failureHref(failure)}>{failure.task}</Link> },
+  { key: "attempt", title: "Attempt", width: "5rem", align: "right", hideBelow: "sm", cell: (failure) => failure.attempt },
+  { key: "error", title: "Error", truncate: true, cell: (failure) => <Message error={failure.error} /> },
+  { key: "at", title: "Failed", width: "7rem", align: "right", cell: (failure) => <Time at={failure.finished_at} /> },
+];
 
 export function Group({ fingerprint, onBack }: { fingerprint: string; onBack: () => void }) {
   const detail = useApi("/api/admin/errors/{fingerprint}", { path: { fingerprint } }, { keep: false });
@@ -74,23 +85,12 @@ export function Group({ fingerprint, onBack }: { fingerprint: string; onBack: ()
           ],
         ]}
       />
-      <Section title="The last one">
+      <Section title="Latest error">
         <ErrorView error={error} grouped={false} />
       </Section>
       {latest.length > 0 && (
         <Section title="Last failures">
-          <ul className="flex flex-col">
-            {latest.map((failure) => (
-              <li key={`${failure.job_id}/${failure.attempt}`} className="flex min-h-8 flex-wrap items-center gap-x-3 border-b py-1">
-                <Link href={`/jobs/${failure.job_id}?attempt=${failure.attempt}`}>{failure.task}</Link>
-                <span className="text-xs text-muted">attempt {failure.attempt}</span>
-                <Message error={failure.error} />
-                <span className="ml-auto text-xs text-muted">
-                  <Time at={failure.finished_at} />
-                </span>
-              </li>
-            ))}
-          </ul>
+          <Table label="Last failures" list={listOf(detail, (found) => found.latest)} columns={FAILURES} rowKey={failureHref} href={failureHref} keyboard={false} empty={null} />
         </Section>
       )}
       <Section title="Jobs with this error">
@@ -114,7 +114,7 @@ function Message({ error }: { error: Record<string, unknown> | null }) {
   const message = error?.message;
   if (typeof message !== "string" || !message) return null;
   return (
-    <span className="min-w-0 flex-1 basis-40 truncate text-xs text-bad" title={message}>
+    <span className="text-xs text-bad" title={message}>
       {message}
     </span>
   );

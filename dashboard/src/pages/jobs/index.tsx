@@ -3,6 +3,7 @@
 import { type ReactNode, useEffect, useState } from "react";
 import { useSearch } from "wouter";
 import { get, useAct, useApi, usePages } from "@/api";
+import { cx } from "@/lib/classes";
 import { count, shortCount } from "@/lib/format";
 import { useKeys } from "@/lib/keys";
 import { useRights } from "@/lib/rights";
@@ -95,7 +96,7 @@ export default function Jobs() {
           <FacetList facets={facets.data} q={view.q} onChange={setQ} />
         </aside>
         <div className="min-w-0 grow">
-          <Toolbar>
+          <Toolbar stays={selected.size > 0}>
             {selected.size > 0 ? (
               <SelectionBar selected={selected} shown={known} total={total} narrowed={view.q !== ""} mayAll={list.hasMore} onAct={several} onAll={(action) => setBulk({ action, filter: { q: view.q }, words: "that match" })} onNone={() => setSelected(new Map())} />
             ) : (
@@ -139,9 +140,9 @@ export default function Jobs() {
 }
 
 /** Above the rows, as high with a selection as without, so that no row moves when one is selected. */
-function Toolbar({ children }: { children: ReactNode }) {
+function Toolbar({ stays, children }: { stays: boolean; children: ReactNode }) {
   return (
-    <div className="sticky top-0 z-20 h-10">
+    <div className={cx("h-10", stays && "sticky top-0 z-20")}>
       <div className="absolute inset-x-0 top-0">{children}</div>
     </div>
   );

@@ -73,11 +73,12 @@ describe("the run form", () => {
     await user.click(within(dialog).getByRole("button", { name: "Run" }));
     expect(api.of("POST /api/admin/tasks/send/trigger")).toHaveLength(0);
     await user.type(within(dialog).getByLabelText("Delay"), "m");
-    await user.type(within(dialog).getByLabelText("Priority"), "7");
+    expect(within(dialog).getByText("Smaller runs first. Empty: 0.")).toBeTruthy();
+    await user.type(within(dialog).getByLabelText("Priority"), "-32768");
     await user.type(within(dialog).getByLabelText("Key"), "welcome:42");
     await user.click(within(dialog).getByRole("button", { name: "Run" }));
     await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
-    expect(api.of("POST /api/admin/tasks/send/trigger")[0]!.body).toEqual({ payload: { user_id: 42 }, delay: "5m", priority: 7, key: "welcome:42" });
+    expect(api.of("POST /api/admin/tasks/send/trigger")[0]!.body).toEqual({ payload: { user_id: 42 }, delay: "5m", priority: -32768, key: "welcome:42" });
     await user.click(await screen.findByRole("button", { name: "Open it" }));
     expect(where()).toBe(`/jobs/${run.job_id}`);
   });
