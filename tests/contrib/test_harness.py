@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from pydantic import BaseModel
-from tests.support.wait import PATIENCE_S
+from tests.support.wait import PATIENCE_S, wait_until
 
 from rota import Cancel, Context, Retry, Rota, Snooze
 from rota.contrib.testing.harness import Harness
@@ -312,9 +312,9 @@ class TestApp:
             assert rota_app.settings.database.dsn == rota_dsn
             send_welcome.enqueue(1)
         assert rota_app.settings.database.dsn == "postgresql://nobody@localhost:1/never"
-        with psycopg.connect(rota_dsn) as conn:
-            names = conn.execute("SELECT application_name FROM pg_stat_activity WHERE datname = current_database()").fetchall()
-        assert ("rota enqueue",) not in names
+        query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'rota enqueue'"
+        with psycopg.connect(rota_dsn, autocommit=True) as conn:
+            wait_until(lambda: not conn.execute(query).fetchall(), what="for its session to end")
 
     def test_event_loops_that_are_gone_leave_nothing_open(self, rota: Harness) -> None:
         for number in range(3):

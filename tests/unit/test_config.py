@@ -264,3 +264,31 @@ def test_a_wrong_shared_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ConfigError, match=r"database.url=\*\*\* is not allowed \(DATABASE_URL\)") as caught:
         load_settings()
     assert "auth.secret=*** is not allowed (JWT_SECRET); allowed: at least 32 random characters" in str(caught.value)
+
+
+@pytest.mark.req("H09")
+class TestPasswords:
+    @pytest.mark.parametrize(
+        "url", ["postgresql://a:b@host/db", "postgres://a:b@host", "host=x password=b", "postgresql://host/db?password=b"]
+    )
+    def test_there_is_one_of_them(self, url: str) -> None:
+        write(f'[database]\nurl = "{url}"\npassword_file = "/run/secrets/password"\n')
+        with pytest.raises(ConfigError, match=r"the password in database\.url and database\.password_file exclude each other"):
+            load_settings()
+        write('[database]\nurl = "postgresql://a@host:5432/db"\npassword_file = "/x"\npassword_command = "x"\n')
+        with pytest.raises(ConfigError, match=r"database\.password_file and database\.password_command exclude each other"):
+            load_settings()
+
+    def test_off_clears_what_the_file_says(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write('[database]\nurl = "postgresql://a@host/db"\npassword_file = "/x"\n')
+        assert load_settings().database.dsn.password_file == Path("/x")
+        monkeypatch.setenv("ROTA_DATABASE_PASSWORD_FILE", "off")
+        monkeypatch.setenv("ROTA_DATABASE_PASSWORD_COMMAND", "pass show 'my db'")
+        dsn = load_settings().database.dsn
+        assert (dsn.password_file, dsn.password_command) == (None, "pass show 'my db'")
+
+    @pytest.mark.parametrize("command", ["' '", "pass 'open"])
+    def test_a_command_that_is_none(self, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ROTA_DATABASE_PASSWORD_COMMAND", " " if command == "' '" else command)
+        with pytest.raises(ConfigError, match=r"database\.password_command=.* is not allowed"):
+            load_settings()

@@ -46,6 +46,8 @@ def connect(operation: Callable[[AsyncConn], Awaitable[T]]) -> T:
     """Connects by the settings, does it, and gives what comes of it."""
     from psycopg import AsyncConnection
 
+    from rota.config.dsn import alogin
+
     database = load_settings().database
     dsn = database.dsn
     options: dict[str, Any] = {"application_name": "rota cli", "connect_timeout": round(database.connect_timeout_s)}
@@ -53,7 +55,7 @@ def connect(operation: Callable[[AsyncConn], Awaitable[T]]) -> T:
     options |= {"prepare_threshold": None} if database.pooled else {"options": LIMITS}
 
     async def connected() -> T:
-        async with await AsyncConnection.connect(dsn, autocommit=True, **options) as conn:
+        async with await AsyncConnection.connect(dsn, autocommit=True, **options, **await alogin(dsn)) as conn:
             return await operation(conn)
 
     return asyncio.run(connected())
@@ -80,9 +82,10 @@ def check_schema(database: DatabaseSettings, folders: Mapping[str, str] | None =
     import psycopg
 
     from rota.db import migrations
+    from rota.db.connection import connect_plainly
 
     try:
-        with psycopg.connect(database.dsn, connect_timeout=round(database.connect_timeout_s), autocommit=True) as conn:
+        with connect_plainly(database) as conn:
             states = migrations.status(conn, folders or {})
     except psycopg.OperationalError:
         return

@@ -49,6 +49,8 @@ def demo(
         # The demo is the same everywhere, whatever this folder's rota.toml says of queues and time limits.
         os.environ |= {
             "ROTA_DATABASE_URL": url,
+            "ROTA_DATABASE_PASSWORD_FILE": "off",
+            "ROTA_DATABASE_PASSWORD_COMMAND": "off",
             "ROTA_JOBS_QUEUES": "default,http,images,mail,payments",
             "ROTA_JOBS_ENABLED": "false",
             "ROTA_HTTP_ENABLED": "true",

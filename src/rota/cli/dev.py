@@ -43,6 +43,8 @@ def dev(
         _greet(url, settings)
         os.environ |= {
             "ROTA_DATABASE_URL": url,
+            "ROTA_DATABASE_PASSWORD_FILE": "off",
+            "ROTA_DATABASE_PASSWORD_COMMAND": "off",
             "ROTA_JOBS_SHUTDOWN_TIMEOUT_S": str(min(settings.jobs.shutdown_timeout_s, SHUTDOWN_S)),
             "ROTA_JOBS_ENABLED": "false",  # the worker has a process of its own
         }

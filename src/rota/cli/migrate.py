@@ -13,6 +13,7 @@ from rota.cli.locate import AppOption, find_app
 from rota.cli.output import JsonOption, YesOption, confirm, print_json, print_table, say
 from rota.config import load_settings
 from rota.db import grants, migrations
+from rota.db.connection import connect_plainly
 from rota.engine.supervisor import end_with_parent
 from rota.errors import NotFound, UsageError
 from rota.model.folders import OWN
@@ -125,8 +126,7 @@ def grant(
 
 @contextmanager
 def _connect() -> Iterator[psycopg.Connection[Any]]:
-    database = load_settings().database
-    with psycopg.connect(database.dsn, autocommit=True, connect_timeout=round(database.connect_timeout_s)) as conn:
+    with connect_plainly(load_settings().database) as conn:
         yield conn
 
 

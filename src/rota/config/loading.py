@@ -38,6 +38,9 @@ _MEANT_FOR_ROTA = {
 }
 
 
+_HAS_PASSWORD = re.compile(r"^\w+://[^/@]*:[^/@]+@|\bpassword\s*=")
+
+
 @dataclass(frozen=True)
 class Loaded:
     """The settings in force where nothing is wrong, where each that was set comes from, and what is wrong."""
@@ -176,6 +179,11 @@ def invalid(section: str, key: str, value: Any, source: str) -> str:
 
 def _wrong_together(settings: Settings) -> Iterator[str]:
     database, jobs = settings.database, settings.jobs
+    ways = [f"database.{name}" for name in ("password_file", "password_command") if getattr(database, name) is not None]
+    if ways and database.url is not None and _HAS_PASSWORD.search(database.url):
+        ways.insert(0, "the password in database.url")
+    if len(ways) > 1:
+        yield f"{' and '.join(ways)} exclude each other: keep one of them; `off` clears a setting of a weaker source"
     if database.pool_min > database.pool_max:
         yield (
             f"database.pool_min={database.pool_min} is more than database.pool_max={database.pool_max}: "

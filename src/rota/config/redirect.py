@@ -13,7 +13,8 @@ VARIABLE = "ROTA_REDIRECT"
 
 def settings_at(settings: Settings, dsn: str) -> Settings:
     """Return the settings with another database."""
-    return settings.model_copy(update={"database": settings.database.model_copy(update={"url": dsn, "pooled": False})})
+    place = {"url": dsn, "pooled": False, "password_file": None, "password_command": None}
+    return settings.model_copy(update={"database": settings.database.model_copy(update=place)})
 
 
 def redirected(settings: Settings) -> Settings:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from rota.config.dsn import Dsn
 from rota.errors import ConfigError
 
 
@@ -42,6 +44,17 @@ def _read_span(value: Any) -> Any:
     """Read `24h`, `30m` or `2d`; a number is seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value.strip()) if isinstance(value, str) else None
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]] if found else _refuse_bool(value)
+
+
+def _read_off_as_none(value: Any) -> Any:
+    """`off` clears a setting that a weaker source has."""
+    return None if value == "off" else value
+
+
+def _check_command(value: str | None) -> str | None:
+    if value is not None and not shlex.split(value):  # which says itself what is wrong with quotes
+        raise ValueError("a command is needed")
+    return value
 
 
 def _without_driver(value: Any) -> Any:
@@ -101,6 +114,16 @@ class DatabaseSettings(Section):
         examples=["postgresql://user:password@localhost:5432/app"],
         description="The database, as `postgresql://user:password@host:port/name` or in libpq's `key=value` form.",
     )
+    password_file: Annotated[Path | None, BeforeValidator(_read_off_as_none)] = Field(
+        default=None,
+        examples=["/run/secrets/database_password"],
+        description="File that holds the password, read for each new connection; `off` for none.",
+    )
+    password_command: Annotated[str | None, BeforeValidator(_read_off_as_none), AfterValidator(_check_command)] = Field(
+        default=None,
+        examples=["aws rds generate-db-auth-token --hostname db.example.org --port 5432 --username app"],
+        description="Command that prints the password, run without a shell for each new connection; `off` for none.",
+    )
     pooled: bool = Field(
         default=False,
         description="Whether a pooler in transaction mode stands before PostgreSQL: no LISTEN, no prepared statements.",
@@ -113,14 +136,14 @@ class DatabaseSettings(Section):
     max_idle_s: Seconds = Field(default=1800, ge=1, le=86400, description="Idle time after which a pooled connection is closed.")
 
     @property
-    def dsn(self) -> str:
-        """The url; without one, an error that says where to set it."""
+    def dsn(self) -> Dsn:
+        """The url, and where its password is; without one, an error that says where to set it."""
         if self.url is None:
             raise ConfigError(
                 "no database is configured: set url under [database] in rota.toml, or ROTA_DATABASE_URL; "
                 "`rota dev` brings a PostgreSQL of its own"
             )
-        return self.url
+        return Dsn(self.url, self.password_file, self.password_command)
 
 
 class JobsSettings(Section):

@@ -129,6 +129,9 @@ def rota(rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     """The application under test on a database of its own: what was enqueued, a way to run it, and the clock."""
     from rota.contrib.testing.harness import harness
 
-    monkeypatch.setenv("ROTA_DATABASE_URL", rota_dsn)  # for processes that the test or its jobs start
+    # For processes that the test or its jobs start.
+    monkeypatch.setenv("ROTA_DATABASE_URL", rota_dsn)
+    monkeypatch.setenv("ROTA_DATABASE_PASSWORD_FILE", "off")
+    monkeypatch.setenv("ROTA_DATABASE_PASSWORD_COMMAND", "off")
     with harness(rota_app, rota_dsn) as rota:
         yield rota

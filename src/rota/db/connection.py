@@ -14,6 +14,9 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, Connection
 
+from rota.config import DatabaseSettings
+from rota.config.dsn import alogin, login
+
 AsyncConn = AsyncConnection[tuple[Any, ...]]
 Conn = Connection[tuple[Any, ...]]
 
@@ -57,12 +60,18 @@ def _parameters(name: str, pooled: bool) -> dict[str, Any]:
 
 async def connect_async(dsn: str, name: str, *, pooled: bool = False) -> AsyncConn:
     """An autocommit connection for the event loop."""
-    return await AsyncConnection.connect(dsn, **_parameters(name, pooled))
+    return await AsyncConnection.connect(dsn, **_parameters(name, pooled), **await alogin(dsn))
 
 
 def connect(dsn: str, name: str, *, pooled: bool = False) -> Conn:
     """An autocommit connection for a thread."""
-    return Connection.connect(dsn, **_parameters(name, pooled))
+    return Connection.connect(dsn, **_parameters(name, pooled), **login(dsn))
+
+
+def connect_plainly(database: DatabaseSettings) -> Conn:
+    """Connect for a command, without the engine's session settings."""
+    dsn, timeout_s = database.dsn, round(database.connect_timeout_s)
+    return Connection.connect(dsn, autocommit=True, connect_timeout=timeout_s, **login(dsn))
 
 
 def has_unread(descriptor: int) -> bool:

@@ -29,8 +29,9 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from rota.config import DatabaseSettings
+from rota.config.dsn import alogin, login
 from rota.db.connection import SOCKET, answer_within, has_unread
-from rota.errors import DatabaseError
+from rota.errors import ConfigError, DatabaseError
 
 ASK_AFTER_S = 1.0  # a connection that was idle for longer is asked: a network may have dropped it without a word
 POOLED_EVERY_S = 30.0  # the pool sees a connection that goes from hand to hand so often, to replace it when it is old
@@ -66,11 +67,21 @@ class _Conn(psycopg.Connection[tuple[Any, ...]]):
     used_at = 0.0
     pooled_at = 0.0
 
+    @classmethod
+    def connect(cls, conninfo: str = "", **options: Any) -> Any:
+        """Connect with the password of now."""
+        return super().connect(conninfo, **options, **login(conninfo))
+
 
 class _AsyncConn(psycopg.AsyncConnection[tuple[Any, ...]]):
     used_at = 0.0
     pooled_at = 0.0
     answer_s: float | None = None
+
+    @classmethod
+    async def connect(cls, conninfo: str = "", **options: Any) -> Any:
+        """Connect with the password of now."""
+        return await super().connect(conninfo, **options, **await alogin(conninfo))
 
     async def wait(self, *args: Any, **options: Any) -> Any:
         """Waits for an answer; not for ever, if somebody is in haste."""
@@ -94,7 +105,7 @@ class Pool(ConnectionPool[_Conn]):
     def __init__(self, *, ask: bool = False, **options: Any) -> None:
         self._ask_after_s = 0.0 if ask else ASK_AFTER_S
         self._at_hand: list[_Conn] = []
-        self.connect_error: psycopg.Error | None = None  # of the last attempt to connect, if that failed
+        self.connect_error: Exception | None = None  # of the last attempt to connect, if that failed
         super().__init__(connection_class=_Conn, open=True, reconnect_timeout=0, **options)
 
     def take(self) -> _Conn:
@@ -144,7 +155,7 @@ class Pool(ConnectionPool[_Conn]):
     def _connect(self, timeout: float | None = None) -> _Conn:
         try:
             conn = super()._connect(timeout)
-        except psycopg.Error as error:
+        except (psycopg.Error, ConfigError) as error:
             self.connect_error = error
             raise
         self.connect_error = None
@@ -184,7 +195,7 @@ class AsyncPool(AsyncConnectionPool[_AsyncConn]):
         self._ask_after_s = 0.0 if ask else ASK_AFTER_S
         self._at_hand: list[_AsyncConn] = []
         self._answer_s = answer_s
-        self.connect_error: psycopg.Error | None = None
+        self.connect_error: Exception | None = None
         super().__init__(connection_class=_AsyncConn, open=False, reconnect_timeout=0, **options)
 
     @classmethod
@@ -244,7 +255,7 @@ class AsyncPool(AsyncConnectionPool[_AsyncConn]):
     async def _connect(self, timeout: float | None = None) -> _AsyncConn:
         try:
             conn = await super()._connect(timeout)
-        except psycopg.Error as error:
+        except (psycopg.Error, ConfigError) as error:
             self.connect_error = error
             raise
         self.connect_error = None
@@ -338,7 +349,7 @@ class Pools:
             await pool.close()
         self.close()
 
-    def _explain(self, connect_error: psycopg.Error | None) -> DatabaseError:
+    def _explain(self, connect_error: Exception | None) -> DatabaseError:
         """Say why the pool had no connection to give, which it does not say itself."""
         if connect_error is not None:
             return DatabaseError(f"PostgreSQL cannot be reached: {connect_error}")

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 from rota import log
+from rota.config.dsn import Dsn
 from rota.engine import isolated_child
 from rota.engine.desk import Desk
 from rota.engine.executor import Slot
@@ -48,7 +49,7 @@ class Quarantine:
                 "put the start under `if __name__ == '__main__':`"
             )
         self._welcome: Message = {
-            "dsn": dsn,
+            "dsn": dsn.to_json() if isinstance(dsn, Dsn) else [dsn],
             "worker_id": str(desk.worker_id),
             "pooled": desk.pooled,
             "argv": sys.argv,

@@ -25,6 +25,7 @@ from typing import Any
 from uuid import UUID
 
 from rota.config import LogSettings
+from rota.config.dsn import Dsn
 from rota.engine import django_connections
 from rota.engine.context import Context
 from rota.engine.desk import Desk
@@ -61,7 +62,7 @@ def main(descriptor: int) -> None:
     sys.argv[:] = welcome["argv"]
     if welcome["log"] is not None:
         configure_logging(LogSettings(**welcome["log"]))
-    desk = Desk(welcome["dsn"], UUID(welcome["worker_id"]), size=1, pooled=welcome["pooled"])
+    desk = Desk(Dsn(*welcome["dsn"]), UUID(welcome["worker_id"]), size=1, pooled=welcome["pooled"])
     with listening():
         Performer(line, desk, LogOptions(**welcome["logs"])).serve()
 

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 import psycopg
 from psycopg import AsyncConnection
 
+from rota.config.dsn import alogin
 from rota.control.doctor import database, secrets, server, work
 from rota.control.doctor.finding import Finding, Level, fail
 from rota.db import queries
 from rota.db.connection import AsyncConn
 from rota.db.migrations import NO_FOLDERS, Folders
+from rota.errors import ConfigError
 
 __all__ = ["Finding", "Level", "examine"]
 
@@ -41,6 +43,9 @@ async def examine(
     transaction pooler is meant to stand before PostgreSQL."""
     try:
         conn, other = await asyncio.gather(_connect(dsn, connect_timeout_s), _connect(dsn, connect_timeout_s))
+    except ConfigError as error:  # the password cannot be read
+        yield fail("connection", str(error), "mend that, and run `rota doctor` again")
+        return
     except psycopg.OperationalError as error:
         text = " ".join(str(error).split())
         yield fail("connection", f"PostgreSQL cannot be reached: {text}", "check database.url, and that the server runs")
@@ -63,7 +68,12 @@ async def examine(
 async def _connect(dsn: str, timeout_s: int) -> AsyncConn:
     # Nothing here that a transaction pooler would refuse: telling that there is one is our job.
     return await AsyncConnection.connect(
-        dsn, autocommit=True, prepare_threshold=None, application_name="rota doctor", connect_timeout=timeout_s
+        dsn,
+        autocommit=True,
+        prepare_threshold=None,
+        application_name="rota doctor",
+        connect_timeout=timeout_s,
+        **await alogin(dsn),
     )
 
 

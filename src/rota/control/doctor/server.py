@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 from psycopg import sql
 
+from rota.config.dsn import login
 from rota.control.doctor.finding import Finding, fail, ok, warn
 from rota.control.words import number, span
 from rota.db import migrations as schema
@@ -64,7 +65,7 @@ async def durability(conn: AsyncConn) -> list[Finding]:
 
 def migrations(dsn: str, folders: schema.Folders = schema.NO_FOLDERS) -> list[Finding]:
     """Whether the schema is that of this version, and of the included applications."""
-    with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as conn:
+    with psycopg.connect(dsn, autocommit=True, prepare_threshold=None, **login(dsn)) as conn:
         states = schema.status(conn, folders)
     ours = [state for state in states if state.namespace in (OWN, *folders)]
     if findings := [
