@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from fastapi import Depends, FastAPI
 from psycopg_pool.base import AttemptWithBackoff
+from tests.server.conftest import Serve
 from tests.support import people
 from tests.support.postgres import Databases, migrate
 from tests.support.proxy import Proxy
@@ -19,7 +20,9 @@ from tests.support.wait import EVERY_S, NEVER_S, PATIENCE_S, until
 
 from rota import Rota
 from rota.db.embedded import EmbeddedPostgres
+from rota.errors import DatabaseError
 from rota.server import state
+from rota.server.routes import auth
 from rota.server.state import State, state_of
 
 pytestmark = pytest.mark.req("H09")
@@ -85,15 +88,31 @@ async def test_the_first_request_after_an_outage_waits(dsn: str, postgres: Datab
             assert (await first)[0] == 401
 
 
-async def test_sessions_with_a_server_that_became_a_standby_are_replaced(server: Serving) -> None:
-    async with server.state.connection() as conn:
-        await conn.execute("SET default_transaction_read_only = on")
+async def test_sessions_with_a_server_that_became_a_standby_are_replaced(serve: Serve) -> None:
+    async with serve(database_pool_max=1) as server:
 
-    async def ask_for_link() -> int:
-        async with server.client.post("/auth/magic-link", json={"email": ADA}) as answer:
-            return answer.status
+        async def ask_for_link() -> int:
+            async with server.client.post("/auth/magic-link", json={"email": ADA}) as answer:
+                return answer.status
 
-    assert [await ask_for_link() for _ in range(3)] == [503, 200, 200]
+        async with server.state.connection() as conn:
+            await conn.execute("SET default_transaction_read_only = on")
+        assert [await ask_for_link() for _ in range(3)] == [503, 200, 200]
+
+
+async def test_what_cannot_be_recorded_after_the_answer_does_not_cut_the_client_off(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise DatabaseError("it is away")
+
+    monkeypatch.setattr(auth, "record", fail)
+    async with serve() as server:
+        for _ in range(2):
+            async with server.client.post("/auth/magic-link", json={"email": ADA}) as answer:
+                assert answer.status == 200
+        await until(lambda: "could not be recorded" in caplog.text)
+    assert "Exception in ASGI application" not in caplog.text
 
 
 async def test_a_statement_that_takes_too_long_is_given_up(server: Serving, ada: dict[str, str]) -> None:

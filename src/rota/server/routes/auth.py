@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -24,6 +25,8 @@ from rota.server.next_path import own_path
 from rota.server.proxies import peer_of
 from rota.server.state import State, state_of
 from rota.store import accounts as store
+
+log = logging.getLogger("rota.server")
 
 router = APIRouter(prefix="/auth", tags=["auth"])
 
@@ -188,8 +191,11 @@ async def _mail(state: State, email: str, token: str, next: str | None, peer: st
     api_link = accounts.link_url(base, token, path=accounts.VERIFY_PATH)
     minutes = state.settings.auth.link_minutes
     state.outbox.send(sign_in_mail(email, token, link=link, api_link=api_link, minutes=minutes))
-    async with state.connection() as conn:
-        await record(conn, Actor(email, "user", via="link"), "sign_in.link", email, {"peer": peer})
+    try:
+        async with state.connection() as conn:
+            await record(conn, Actor(email, "user", via="link"), "sign_in.link", email, {"peer": peer})
+    except Exception:  # the answer has been sent: an error would only cut the client's connection
+        log.exception("a sign-in link that was mailed could not be recorded")
 
 
 def _set_cookie(request: Request, answer: Response, value: str, seconds: int) -> None:
