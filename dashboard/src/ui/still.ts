@@ -77,12 +77,13 @@ function watch(watcher: () => void): () => void {
 const SETTLE_MS = 100;
 
 /** Whether somebody is at the list inside of this frame: with the pointer, scrolled down in it, or in a dialog above it. */
-export function useReading(): { reading: boolean; span: Span; frame: (element: HTMLElement | null) => void; handlers: object; toTop: () => void } {
+export function useReading(size = 0): { reading: boolean; span: Span; frame: (element: HTMLElement | null) => void; handlers: object; toTop: () => void } {
   const [pointed, setPointed] = useState(false);
   const [view, setView] = useState<{ scrolled: boolean; span: Span }>({ scrolled: false, span: [0, 0] });
   const own = useRef<HTMLElement | null>(null);
   const covered = useCovered();
   useEffect(() => {
+    // Anew whenever there are more or fewer rows.
     let timer: ReturnType<typeof setTimeout> | undefined;
     const measure = () => {
       timer = undefined;
@@ -98,7 +99,7 @@ export function useReading(): { reading: boolean; span: Span; frame: (element: H
       window.removeEventListener("scroll", soon, { capture: true });
       window.removeEventListener("resize", soon);
     };
-  }, []);
+  }, [size]);
   const handlers = {
     onPointerEnter: () => setPointed(true),
     onPointerLeave: () => setPointed(false),

@@ -62,7 +62,7 @@ export function Table<T>({ label, list, columns, rowKey, href, onOpen, selection
   const body = useRef<HTMLTableSectionElement>(null);
   const wide = useWide();
   const slow = useSlow(list.loading);
-  const reader = useReading();
+  const reader = useReading(list.rows.length);
   const still = useStill(list, rowKey, reader.reading || (selection?.selected.size ?? 0) > 0, reader.span, of);
   const { rows, gone } = still;
   useEffect(() => onRows?.(rows), [onRows, rows]);
