@@ -101,6 +101,20 @@ class TestLive:
         await Depth(events).measure(aconn)
         assert seen[0].queues[0].jobs["ready"] == MANY
 
+    async def test_tasks_and_queues_that_a_search_can_be_narrowed_to(self, conn: Conn, aconn: AConn, counter: JobCounter) -> None:
+        add(conn, MANY, queue="mail", task="old")
+        add(conn, MANY)
+        search = JobFilter(states=("queued",))
+        found = await facets.job_facets(aconn, search)
+        assert [(each.value, each.count) for each in found.tasks] == [("work", Capped(10_000, capped=True))]
+        await count(counter, aconn)
+        found = await facets.job_facets(aconn, search)
+        assert [(each.value, each.count) for each in found.tasks] == [("old", about(MANY)), ("work", about(MANY))]
+        assert [(each.value, each.count) for each in found.queues] == [("default", about(MANY)), ("mail", about(MANY))]
+        assert not found.complete
+        found = await facets.job_facets(aconn, JobFilter(queue="mail"))
+        assert [(each.value, each.count) for each in found.tasks] == [("old", about(MANY))]
+
     async def test_counts_of_one_task_or_queue(self, conn: Conn, aconn: AConn, counter: JobCounter) -> None:
         add(conn, MANY, queue="mail")
         add(conn, MANY, task="other")

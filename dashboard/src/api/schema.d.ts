@@ -2633,7 +2633,8 @@ export interface components {
         /**
          * @description How many jobs match by state (whatever state is asked for), and by task and queue, the most first.
          *
-         *     Where there are too many to look at all, the newest of each kind are counted, and the counts are capped.
+         *     Where there are too many to look at all, the newest of each kind are counted, and the counts are capped. Live jobs are estimated
+         *     instead if nothing but a state, a task and a queue is asked for.
          */
         JobFacets: {
             states: {

@@ -40,7 +40,8 @@ class Facet:
 class JobFacets:
     """How many jobs match by state (whatever state is asked for), and by task and queue, the most first.
 
-    Where there are too many to look at all, the newest of each kind are counted, and the counts are capped.
+    Where there are too many to look at all, the newest of each kind are counted, and the counts are capped. Live jobs are estimated
+    instead if nothing but a state, a task and a queue is asked for.
     """
 
     states: dict[str, Capped]
@@ -57,19 +58,28 @@ async def job_facets(conn: AsyncConn, filter: JobFilter | None = None) -> JobFac
     window = PAYLOAD_WINDOW if filter.payload else WINDOW
     states: dict[str, Capped] = {}
     tasks, queues = Counter[str](), Counter[str]()
-    is_cut = False
+    is_plain = anywhere == JobFilter(task=anywhere.exact_task, queue=anywhere.queue)
+    is_complete, is_cut, is_estimated = True, False, False
     for kind, counted in WALKS:
         of_these = _named(kind, counted, asked)
         found = await store.jobs(conn, kind, anywhere, states=of_these, window=window, shown=SHOWN)
         states |= {state: Capped(found.states.get(state, 0), found.scanned >= window) for state in counted}
-        tasks.update(found.tasks)
-        queues.update(found.queues)
-        is_cut = is_cut or (found.scanned >= window and bool(of_these))
+        of_tasks, of_queues = Counter(found.tasks), Counter(found.queues)
+        if found.scanned >= window and of_these:
+            is_complete = False
+            known = await job_counts.by_names(conn, of_these, task=anywhere.task, queue=anywhere.queue) if is_plain else None
+            if known is not None and known[0]:
+                of_tasks, of_queues, is_estimated = of_tasks | known[0], of_queues | known[1], True
+            else:
+                is_cut = True
+        tasks += of_tasks
+        queues += of_queues
     if not anywhere.narrows:
         states = await job_counts.by_state(conn)
-    elif anywhere == JobFilter(task=anywhere.exact_task, queue=anywhere.queue):
+    elif is_plain:
         states = await job_counts.with_estimates(conn, states, task=anywhere.task, queue=anywhere.queue)
-    return JobFacets(states, _top(tasks, is_cut), _top(queues, is_cut), not is_cut)
+    kind_of_count = Capped(0, is_cut, is_estimated and not is_cut)
+    return JobFacets(states, _top(tasks, kind_of_count), _top(queues, kind_of_count), is_complete)
 
 
 async def list_values(conn: AsyncConn, of: Literal["task", "queue"], *, text: str = "", limit: int = 20) -> list[str]:
@@ -94,6 +104,6 @@ def _named(kind: Kind, counted: tuple[str, ...], asked: list[str]) -> list[str]:
     return [state for state in counted if state in asked]
 
 
-def _top(counts: Counter[str], cut: bool) -> list[Facet]:
+def _top(counts: Counter[str], like: Capped) -> list[Facet]:
     ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    return [Facet(value, Capped(count, cut)) for value, count in ranked[:SHOWN]]
+    return [Facet(value, replace(like, count=count)) for value, count in ranked[:SHOWN]]

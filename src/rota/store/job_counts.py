@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from psycopg import sql
@@ -51,6 +52,20 @@ async def with_estimates(
     if planned := [state for state in cut if state in FINISHED_STATES]:
         estimates |= await _planned(conn, planned, task, queue)
     return {state: count.or_about(estimates.get(state)) for state, count in counts.items()}
+
+
+async def by_names(
+    conn: AsyncConn, states: Collection[str], *, task: str | None = None, queue: str | None = None
+) -> tuple[Counter[str], Counter[str]]:
+    """Estimate how many live jobs there are by task and by queue, as far as states have been counted in the background."""
+    kept = [each for state in states for each in (QUEUED if state == "queued" else (state,))]
+    match = _match(task, queue, not_system(sql.Identifier("task")))
+    rows = await conn.execute(sql.SQL(SQL["job_counts_names"]).format(match=match), {"states": kept})
+    tasks, queues = Counter[str](), Counter[str]()
+    for of_task, of_queue, jobs in await rows.fetchall():
+        tasks[of_task] += jobs
+        queues[of_queue] += jobs
+    return tasks, queues
 
 
 async def take(conn: AsyncConn, owner: str) -> bool:

@@ -33,6 +33,12 @@ SELECT state, sum(jobs)::bigint FROM rota.job_count
 WHERE counted_at > rota.now() - interval '15 minutes' AND {match}
 GROUP BY state
 
+-- name: job_counts_names
+-- The same by task and queue, of some of the states.
+SELECT task, queue, sum(jobs)::bigint FROM rota.job_count
+WHERE counted_at > rota.now() - interval '15 minutes' AND state = ANY (%(states)s) AND {match}
+GROUP BY task, queue
+
 -- name: job_counts_plan
 -- Not run, only planned: the planner's estimate follows the size of the table's partitions and its statistics.
 EXPLAIN (FORMAT JSON) SELECT FROM rota.run WHERE final AND outcome = {outcome} AND {match}
