@@ -79,7 +79,7 @@ export function Dialog({ title, onClose, children, footer, width = "md", onSubmi
       }}
       onKeyDown={(event) => {
         // Before the browser's own: it closes a dialog at the second Escape, whatever it is told.
-        if (event.key !== "Escape" || event.defaultPrevented) return;
+        if (event.key !== "Escape" || event.defaultPrevented || event.nativeEvent.isComposing) return;
         event.preventDefault();
         event.stopPropagation();
         leave();

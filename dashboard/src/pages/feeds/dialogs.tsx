@@ -55,6 +55,7 @@ export function ImportDialog({ onClose }: { onClose: () => void }) {
     <Dialog
       title="Import a list of feeds"
       width="sm"
+      asks={!taken}
       onClose={onClose}
       onSubmit={() => void submit()}
       footer={

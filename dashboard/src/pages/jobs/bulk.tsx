@@ -93,6 +93,7 @@ export function BulkDialog({ bulk, onClose }: { bulk: Bulk; onClose: () => void 
     <Dialog
       title={`${word} jobs`}
       width="sm"
+      asks={phase === "asking"}
       onClose={close}
       onSubmit={() => phase === "asking" && total && !nothing && void work()}
       footer={

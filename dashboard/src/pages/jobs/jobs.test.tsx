@@ -262,6 +262,8 @@ describe("changes", () => {
     expect(within(dialog).getByText(/10 were left/)).toBeTruthy();
     expect(bodies.map((body) => body.cursor)).toEqual([undefined, null, "c1"]);
     expect(bodies[1]).toMatchObject({ action: "cancel", filter: { q: "state:failed" }, reason: "cleanup" });
+    await user.keyboard("{Escape}"); // nothing is lost now
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
   });
 
   test("a bulk change that breaks off goes on from where it was", async () => {
