@@ -16,7 +16,7 @@ from rota.model.definition import TaskRecord, define, define_timing, hash_defini
 from rota.model.limits import NO_LIMITS, QueueLimits
 from rota.model.schedule_record import ScheduleRecord
 from rota.model.task import DEFAULT_APP, TaskSpec
-from rota.model.vault import stand_in
+from rota.model.vault import shown, stand_in
 from rota.store import schedule_sync, task_sync, tasks_read, workers_read
 from rota.store.task_sync import Synced
 
@@ -158,7 +158,7 @@ def _compare(spec: TaskSpec, record: TaskRecord | None, app: str) -> Change | No
     if task_sync.is_current(record, hash_definition(definition), app):
         return None
     before = record.definition or {}
-    fields = {name: (before.get(name), value) for name, value in definition.items() if before.get(name) != value}
+    fields = {name: (before.get(name), value) for name, value in shown(definition).items() if before.get(name) != value}
     return Change(spec.name, "returned" if record.deleted_from_code else "changed", fields, spec.system)
 
 
@@ -169,7 +169,7 @@ def _default_payload(spec: TaskSpec, record: TaskRecord | None) -> dict[str, Any
 
 
 def _drift(spec: TaskSpec, record: TaskRecord, schedule: ScheduleRecord | None) -> list[Drift]:
-    definition = define(spec)
+    definition = shown(define(spec))
     found = []
     if record.enabled != spec.enabled:
         found.append(Drift(spec.name, "enabled", spec.enabled, record.enabled))

@@ -108,6 +108,11 @@ def carry_over(before: str, wanted: str, task: str) -> tuple[str, list[str]]:
     return _dump(_walk(new, keep)), lost
 
 
+def shown(value: Any) -> Any:
+    """Return a payload as it may be shown, as rota.shown does in the database."""
+    return _walk(value, lambda text, _: HIDDEN if is_token(text) else text)
+
+
 def stand_in(text: str) -> str:
     """Return a payload with something else for each secret: enough to see whether it fits its task, and it needs no key."""
     if '"rota-' not in text and HIDDEN not in text:

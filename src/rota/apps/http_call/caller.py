@@ -88,7 +88,8 @@ class Caller:
     def _head(self, call: HttpCall, content: bytes, answer: Answer) -> dict[str, Any]:
         """The beginning of an answer, as text that may be shown: an answer may say again what it was sent."""
         limit = self._kept_bytes
-        known = [value for _, value in parse_qsl(call.target.query)] if call.query is not None else []
+        query = call.target.query
+        known = [query, *(value or name for name, value in parse_qsl(query, keep_blank_values=True))]  # `?token` has a name only
         known += [value.get_secret_value() for name, value in call.headers.items() if name.lower() not in HARMLESS]
         known += [secret.get_secret_value() for secret in call.secrets]
         body = content.decode("utf-8", "replace")
