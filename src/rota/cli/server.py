@@ -56,7 +56,7 @@ def server(
     configure_logging(settings.log, env=settings.app.env)
     _have_secret(settings)
     if fd is not None:
-        _serve(location, take_over(fd))
+        _serve(location, take_over(fd), inherited=True)
     listening = open_socket(host or settings.server.host, settings.server.port if port is None else port)
 
     def say_so() -> None:
@@ -86,7 +86,9 @@ def _have_secret(settings: Settings) -> None:
         say("auth.secret is not set: one was made up, and everybody must sign in again after the next start")
 
 
-def _serve(location: str | None, listening: socket.socket, on_listening: Callable[[], None] = lambda: None) -> None:
+def _serve(
+    location: str | None, listening: socket.socket, on_listening: Callable[[], None] = lambda: None, *, inherited: bool = False
+) -> None:
     import uvloop
 
     from rota.server.run import serve
@@ -95,7 +97,7 @@ def _serve(location: str | None, listening: socket.socket, on_listening: Callabl
     check_schema(application.settings.database, application.migrations)
     garbage.settle()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        raise typer.Exit(runner.run(serve(application, listening, on_signals, on_listening)))
+        raise typer.Exit(runner.run(serve(application, listening, on_signals, on_listening, inherited=inherited)))
 
 
 def _bare_app() -> Rota:

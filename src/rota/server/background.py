@@ -155,11 +155,16 @@ class Starter:
 
 
 class Presence:
-    """Record that this server is running, and where, until it stops."""
+    """Record that this server is running, and where, until it stops.
 
-    def __init__(self, state: State, server: RunningServer) -> None:
+    With an inherited socket the address outlives this process: `rota dev` starts the next one on it at once. The record then stays
+    until it is too old.
+    """
+
+    def __init__(self, state: State, server: RunningServer, *, inherited: bool) -> None:
         self._state = state
         self._server = server
+        self._inherited = inherited
         self._id = new_id()
         self._task = asyncio.create_task(self._keep_beating(), name="rota-presence")
 
@@ -167,6 +172,8 @@ class Presence:
         """Remove the record, unless the database is away: without a beat the record is void after a while."""
         self._task.cancel()
         await asyncio.wait({self._task})
+        if self._inherited:
+            return
         with contextlib.suppress(Exception):
             async with self._state.connection() as conn:
                 await store.remove(conn, self._id)
@@ -216,7 +223,7 @@ class Background:
         if not jobs:
             self.timers += [Pruner(state), Counting(state), Starter(state)]
         if state.address is not None:
-            self.timers.append(Presence(state, state.address))
+            self.timers.append(Presence(state, state.address, inherited=state.inherited))
 
     def stop(self) -> None:
         """Lets the worker begin to drain; called again, gives up on its jobs."""

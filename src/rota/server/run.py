@@ -118,8 +118,10 @@ async def serve(
     listening: socket.socket,
     on_stop: Callable[[Callable[[], None]], None],
     on_listening: Callable[[], None] = lambda: None,
+    *,
+    inherited: bool = False,
 ) -> int:
-    """Serve on a socket until the function passed to `on_stop` is called, and return the exit code.
+    """Serve on a socket, perhaps `inherited`, until the function passed to `on_stop` is called, and return the exit code.
 
     The order of a stop: `/readyz` answers 503 and the worker inside claims nothing more, while requests are still answered; its
     jobs end within jobs.shutdown_timeout_s, and what remains of them goes back to the queue; then streams end, no new connections
@@ -131,6 +133,7 @@ async def serve(
     state: State = asgi.state.rota
     own_ports.add(settings.server.port)
     state.address = RunningServer(configured_url(settings), settings.server.port, settings.app.env)
+    state.inherited = inherited
     stop_within_s = app.settings.jobs.shutdown_timeout_s
     gate = Gate(app.settings.server, reserve_descriptors(app.settings))
     listener = Listener(asgi, stop_within_s=stop_within_s, gate=gate, on_listening=on_listening)

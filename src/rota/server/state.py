@@ -57,6 +57,7 @@ class State:
         self.app = app
         self.settings = settings  # with an auth.secret, whatever the application's own say
         self.address: RunningServer | None = None  # unknown where another program listens for us
+        self.inherited = False  # whether the socket there belongs to another process
         self.draining = False  # told to stop: /readyz says so
         self.connections = Pools(settings.database, name="server", haste=_haste(settings))
         intake = Intake(self.connections, app.queues, app.queue_limits)
