@@ -75,6 +75,14 @@ class RunsReleased(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RunRefused(Event):
+    """A job went back uncharged: its payload does not fit this worker's version of the task, and another version may take it."""
+
+    name = "run.refused"
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownFailed(Event):
     """Jobs failed because no live worker had known their task for too long."""
 

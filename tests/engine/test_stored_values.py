@@ -178,7 +178,7 @@ async def test_a_payload_that_no_longer_fits_fails_its_job(engine: Engine) -> No
         ids = [engine.enqueue(work, payload, max_attempts=1) for payload in ({}, {"n": "x"}, {"n": 1, "m": 2})]
         await engine.ended(*ids, state="failed")
         await engine.ended(engine.enqueue(work, {"n": 1}))
-    assert [engine.job(id).last_error["type"] for id in ids] == ["TypeError", "PayloadError", "PayloadError"]
+    assert [engine.job(id).last_error["type"] for id in ids] == ["PayloadError"] * 3
 
 
 @pytest.mark.req("Q15")

@@ -39,7 +39,7 @@ class PostgresPlace:
         self._clock = Clock(conn)
 
     def transport(self, worker: UUID) -> PostgresTransport:
-        return PostgresTransport(self.dsn, worker, tasks=["work"], pooled=self.pooled)
+        return PostgresTransport(self.dsn, worker, versions={"work": "v1"}, pooled=self.pooled)
 
     def pass_time(self, seconds: float) -> None:
         self._clock.move(timedelta(seconds=seconds))

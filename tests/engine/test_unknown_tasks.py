@@ -19,7 +19,7 @@ from rota.db.connection import AsyncConn, connect
 from rota.engine.options import WorkerOptions
 from rota.engine.postgres import PostgresSession, PostgresTransport
 from rota.engine.unknown_tasks import UnknownTasks, describe_unknown
-from rota.events import Events, UnknownFailed
+from rota.events import Events, RunRefused, UnknownFailed
 from rota.model.ids import new_id
 from rota.model.position import START
 from rota.store import tasks as store
@@ -38,7 +38,7 @@ def other(engine: Engine) -> Engine:
 @pytest.fixture
 async def session(engine: Engine) -> AsyncIterator[PostgresSession]:
     """A session of a worker that knows the tasks `old` and `limited`."""
-    session = await PostgresTransport(engine.dsn, new_id(), tasks=["old", "limited"]).open("test")
+    session = await PostgresTransport(engine.dsn, new_id(), versions={"old": "v1", "limited": "v1"}).open("test")
     yield session
     await session.close()
 
@@ -182,7 +182,7 @@ async def test_a_task_of_another_application_is_left_to_that_one(engine: Engine,
     await session.set_aside("default")
     await unknown_for(0).fail_overdue(session)
     assert engine.state(id) == "queued", "it is not this application's to judge, however short its patience"
-    shop = await PostgresTransport(engine.dsn, new_id(), tasks=[], app="shop").open("test")
+    shop = await PostgresTransport(engine.dsn, new_id(), versions={}, app="shop").open("test")
     await unknown_for(0).fail_overdue(shop)
     await shop.close()
     assert engine.state(id) == "failed"
@@ -227,8 +227,11 @@ async def test_a_task_is_not_forgotten_while_its_jobs_are_being_set_aside(engine
 
 @pytest.mark.req("T02")
 async def test_what_another_live_worker_knows_stays_in_line(engine: Engine, session: PostgresSession) -> None:
-    worker = "INSERT INTO rota.worker (id, host, pid, version, queues, tasks, slots) VALUES (%s, 'b', 1, '1', %s, '{new}', 4)"
-    engine.conn.execute(worker, [new_id(), ["default"]])
+    engine.conn.execute(
+        """INSERT INTO rota.worker (id, host, pid, version, queues, tasks, schemas, slots)
+           VALUES (%s, 'b', 1, '1', '{default}', '{new}', '{v1}', 4)""",
+        [new_id()],
+    )
     engine.fill("new", 20)
     engine.fill("old", 3)
     assert await session.set_aside("default") == 0
@@ -256,3 +259,62 @@ def test_the_error_says_how_long_and_what_is_near() -> None:
     error = describe_unknown("send_mial", ["send_mail", "digest"], 86400)
     assert error["message"] == "no live worker has known task 'send_mial' for 24 h; the nearest known tasks are send_mail"
     assert describe_unknown("x", [], 0)["message"] == "no live worker has known task 'x'"
+
+
+class TestVersions:
+    """Workers of two versions of a task, whose payloads differ."""
+
+    @pytest.fixture
+    def old(self, engine: Engine) -> Engine:
+        @engine.task
+        async def send(user_id: int) -> None: ...
+
+        return engine
+
+    @pytest.fixture
+    def new(self, other: Engine) -> Engine:
+        @other.task
+        async def send(address: str) -> None: ...
+
+        return other
+
+    @pytest.mark.req("V04")
+    async def test_a_payload_is_left_uncharged_to_the_version_that_accepts_it(self, old: Engine, new: Engine) -> None:
+        payloads: list[dict[str, Any]] = [{"user_id": 1}, {"address": "ann@example.org"}]
+        async with old.worker(**QUICK), new.worker(**QUICK):
+            ids = [old.enqueue("send", payload, max_attempts=1) for payload in payloads * 15]
+            await old.ended(*ids)
+        assert {(run.outcome, run.attempt) for id in ids for run in old.runs(id)} == {("completed", 1)}
+
+    @pytest.mark.req("V04", "T01")
+    async def test_a_payload_waits_for_the_version_that_was_synced_last(self, old: Engine, new: Engine, aconn: AsyncConn) -> None:
+        """Deployed and enqueued by the web process, before any worker of the new version is there."""
+        async with old.worker(**QUICK):
+            store.sync(new.conn, tasks=new.tasks.values(), queues=["default"])
+            id = old.enqueue("send", {"address": "ann@example.org"}, max_attempts=1)
+            await set_aside(old)
+            explanation = await why(aconn, id)
+            assert [reason.code for reason in explanation.reasons] == ["payload_refused"]
+            async with new.worker(**QUICK):
+                await new.ended(id)
+        assert [run.attempt for run in old.runs(id)] == [1]
+
+    @pytest.mark.req("V04")
+    async def test_a_payload_that_fits_the_only_version_no_more_fails_as_before(self, old: Engine) -> None:
+        store.sync(old.conn, tasks=old.tasks.values(), queues=["default"])
+        async with old.worker(**QUICK):
+            id = old.enqueue("send", {"nobody": 1}, max_attempts=1)
+            await old.ended(id, state="failed")
+        [run] = old.runs(id)
+        assert (run.error["type"], run.attempt) == ("PayloadError", 1)
+
+    @pytest.mark.req("V04", "Q14")
+    async def test_a_payload_that_no_version_accepts_does_not_go_round(self, old: Engine, new: Engine) -> None:
+        async with old.worker(**QUICK), new.worker(**QUICK):
+            id = old.enqueue("send", {"nobody": 1}, max_attempts=1)
+            await until(lambda: len((old.job(id).last_error or {}).get("refused_by", [])) == 2)
+            assert (old.job(id).state, old.job(id).attempt, old.outcomes(id)) == ("queued", 0, [])
+            refusals = [event.run.id for event in old.seen(RunRefused) + new.seen(RunRefused)].count(str(id))
+            await old.ended(*[old.enqueue("send", payload) for payload in ({"user_id": 1}, {"address": "ann@example.org"})])
+            assert [event.run.id for event in old.seen(RunRefused) + new.seen(RunRefused)].count(str(id)) == refusals
+            assert old.count(SET_ASIDE) == 1

@@ -227,9 +227,9 @@ class Lives(RuleBasedStateMachine):
     def take_back(self, failed: bool) -> None:
         """A worker that knows the task comes, or they have waited too long for one."""
         aside = [job for job in self.model.jobs.values() if job.aside and job.state == "held"]
-        statement = "SELECT rota.take_back('{default}', '{work}')"
+        statement = "SELECT rota.take_back('{default}', '{work}', '{v1}')"
         if failed:
-            statement = "SELECT rota.fail_unknown('default', 'work', rota.now(), '{}')"
+            statement = "SELECT rota.fail_unknown('default', 'work', '{}', rota.now(), '{}')"
         assert self.conn.execute(statement).fetchone() == (len(aside),)
         for job in aside:
             job.state, job.limited, job.aside = "queued", False, False

@@ -12,7 +12,7 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 
 from rota.config import AlertSettings
 from rota.control.doctor.database import judge_holder, read_holders
-from rota.control.words import span
+from rota.control.words import describe_unknown, span
 from rota.db.connection import AsyncConn, answer_within
 from rota.errors import Conflict, NotFound, UsageError, did_you_mean
 from rota.model.alert import KINDS, Alert, make_alert
@@ -131,17 +131,13 @@ async def _held_snapshots(conn: AsyncConn, settings: AlertSettings) -> list[Aler
 
 
 async def _unknown_tasks(conn: AsyncConn) -> list[Alert]:
-    """Tasks whose jobs wait because no live worker knows them."""
-    return [
-        make_alert(
-            "task_unknown",
-            task,
-            "error",
-            f"no live worker knows task {task}: its jobs have waited for {span(age)}",
-            {"queues": queues, "age_s": round(age.total_seconds()), "next": "deploy workers with the code that has it"},
-        )
-        for task, age, queues in await store.unknown_tasks(conn, age_s=UNKNOWN_S)
-    ]
+    """Tasks whose jobs wait because no live worker can run them."""
+    found = {}
+    for task, is_refused, age, queues in await store.unknown_tasks(conn, age_s=UNKNOWN_S):
+        summary = f"{describe_unknown(task, is_refused)}: jobs have waited for {span(age)}"
+        details = {"queues": queues, "age_s": round(age.total_seconds()), "next": "deploy workers with the code that has it"}
+        found[task] = make_alert("task_unknown", task, "error", summary, details)
+    return list(found.values())
 
 
 async def list_alerts(

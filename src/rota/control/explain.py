@@ -49,7 +49,9 @@ async def why(conn: AsyncConn, job_id: UUID) -> Explanation:
         return Explanation(job_id, "running", _running(job, workers))
     reasons = await _waiting(conn, job) + _not_due(job) + _cancel_requested(job) + _paused(job)
     reasons += _disabled(job) + _nobody(job, workers)
-    if job.set_aside and not reasons:
+    if job.set_aside and (job.last_error or {}).get("refused_by"):
+        reasons.append(Reason("payload_refused", _refused(job)))
+    elif job.set_aside and not reasons:
         reasons.append(Reason("ready", f"A worker that knows task {job.task!r} has just started, and takes the job in a moment."))
     elif job.state == "held" and not job.disabled and not job.set_aside:
         reasons.append(Reason("held", await explain_limits(conn, job)))
@@ -181,6 +183,14 @@ def _nobody(job: LiveJob, workers: list[WorkerRecord]) -> list[Reason]:
             )
         ]
     return []
+
+
+def _refused(job: LiveJob) -> str:
+    assert job.last_error is not None
+    return (
+        f"Its payload does not fit the version of task {job.task!r} in the workers that have tried it ({_error(job.last_error)}). "
+        "The job waits, uncharged, for a worker with another version. After jobs.unknown_task_after without one it fails."
+    )
 
 
 def _quarantine(job: LiveJob) -> list[Reason]:

@@ -28,3 +28,8 @@ def shorten(text: str, length: int = 200) -> str:
     """The text in one line, and not a long one."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def describe_unknown(task: str, is_refused: bool) -> str:
+    """Say why no live worker can run jobs of a task."""
+    return f"no live worker's version of task {task} accepts the payload" if is_refused else f"no live worker knows task {task}"

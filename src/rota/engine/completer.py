@@ -9,7 +9,7 @@ from time import monotonic
 
 from rota.engine.holdings import Holdings
 from rota.engine.transport import Session
-from rota.events import Events, RunLeaseLost, RunsFinished
+from rota.events import Events, RunLeaseLost, RunRefused, RunsFinished
 from rota.model.run import Run
 
 BATCH = 500
@@ -96,7 +96,11 @@ class Completer:
             self._holdings.drop(run)
             if run.state == "lost":
                 self._events.emit(RunLeaseLost(run))
+            elif run.state == "refused":
+                self._events.emit(RunRefused(run))
             else:
+                if run.outcome == "refused":  # nobody else could run it
+                    run.outcome = "failed"
                 finished.append(run)
         self._events.emit(RunsFinished(finished))
 

@@ -23,7 +23,7 @@ from rota.engine.transport import Session, Transport
 from rota.events import Events, RunsClaimed
 from rota.model.ids import new_id
 from rota.model.run import Run
-from rota.model.task import TaskSpec
+from rota.model.task import TaskSpec, versions_of
 
 
 class Drain:
@@ -38,7 +38,7 @@ class Drain:
         self._options = options
         self._events = events
         worker = new_id()
-        self._transport: Transport = PostgresTransport(dsn, worker, tasks=tasks, pooled=options.pooled)
+        self._transport: Transport = PostgresTransport(dsn, worker, versions=versions_of(tasks.values()), pooled=options.pooled)
         self._holdings = Holdings()
         self._desk = Desk(dsn, worker, size=options.concurrency, pooled=options.pooled)
         self._quarantine = Quarantine(self._desk, dsn, options.logs)

@@ -15,7 +15,7 @@ from typing import Any
 from rota.engine import django_connections
 from rota.engine.context import Context
 from rota.engine.desk import Desk
-from rota.errors import JobTimeout, WorkerCrashed
+from rota.errors import JobTimeout, PayloadError, WorkerCrashed
 from rota.events import Events, RunInterrupted, RunRaised
 from rota.model.outcome import Cancel, RetryAfter, Snooze
 from rota.model.recurrence import read_next
@@ -53,6 +53,14 @@ class Slot:
             if self.thread is None or reason in FINAL:
                 self.run.heard = True
                 self.task.cancel()
+
+
+class PayloadRefused(Exception):
+    """The payload does not fit this version of the task; the handler has not been called."""
+
+    def __init__(self, error: PayloadError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Executor:
@@ -93,6 +101,10 @@ class Executor:
                 self._settle_interrupted(run, spec, finished=False)
         except GeneratorExit:
             raise
+        except PayloadRefused as refused:
+            self._fail(run, refused.error, spec)
+            assert run.error is not None
+            run.outcome, run.error["schema"] = "refused", spec.payload.version
         except BaseException as error:  # SystemExit and KeyboardInterrupt from a handler end its run, not the worker
             if run.interrupted is not None and run.interrupted != "cancel":
                 self._settle_interrupted(run, spec, finished=False)
@@ -106,10 +118,15 @@ class Executor:
         run.took_s = monotonic() - run.started
 
     async def _perform(self, slot: Slot, run: Run, spec: TaskSpec) -> Any:
+        records = run.records if spec.payload.has_secrets else None
+        arguments: dict[str, Any] = {}
+        if run.payload != "{}" or not spec.payload.accepts_nothing:
+            try:
+                arguments = spec.payload.decode(run.payload, records)
+            except PayloadError as error:
+                raise PayloadRefused(error) from error
         if spec.isolate or run.crashes:
             return await self._isolated(slot, run, spec)
-        records = run.records if spec.payload.has_secrets else None
-        arguments = spec.payload.decode(run.payload, records) if run.payload != "{}" else {}
         # A copy per job: what one handler leaves in context variables, the next one does not find there.
         variables = copy_context()
         variables.run(current_run.set, run)

@@ -27,6 +27,7 @@ class Journal:
             e.RunInterrupted: self._interrupted,
             e.RunLeaseLost: self._lease_lost,
             e.RunsReleased: self._released,
+            e.RunRefused: self._refused,
             e.RunRescued: self._rescued,
             e.UnknownFailed: self._unknown_failed,
             e.ThreadStuck: self._thread_stuck,
@@ -77,6 +78,12 @@ class Journal:
             attempt=event.attempt,
             state=event.state,
             from_worker=str(event.worker_id),
+        )
+
+    def _refused(self, event: e.RunRefused) -> None:
+        error = event.run.error or {}
+        self._log.info(
+            event.name, **_of(event.run), error=error.get("message"), note="the job waits for another version of its task"
         )
 
     def _unknown_failed(self, event: e.UnknownFailed) -> None:

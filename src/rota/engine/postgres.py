@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
 from importlib.metadata import version
 from time import monotonic
 from typing import Any, Literal, TypeVar
@@ -18,12 +17,12 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 from rota.db.carriers import PsycopgCarrier
 from rota.db.connection import AsyncConn, Conn, answer_within, close_quietly, connect, connect_async, cut, is_disconnect
 from rota.db.steps import atomically, carry_out
-from rota.engine.transport import Fault, Rescued
+from rota.engine.transport import Fault, Overdue, Rescued
 from rota.errors import DISTRIBUTION
 from rota.model.limits import NO_LIMITS, Limited, QueueLimits
 from rota.model.position import START, Position
 from rota.model.run import Run
-from rota.model.task import DEFAULT_APP, TaskSpec
+from rota.model.task import DEFAULT_APP, TaskSpec, versions_of
 from rota.store import jobs_change, schedule_sync, tasks, workers
 from rota.store import runs as store
 from rota.store.task_sync import text_array
@@ -36,17 +35,19 @@ PLANS_LAST_S = 1.0  # the plan for an empty table reads all of a full one, and a
 class PostgresTransport:
     """A worker's connections. Behind a transaction pooler (`pooled`) sessions have no settings and cannot be woken."""
 
-    def __init__(self, dsn: str, worker: UUID, *, tasks: Collection[str], app: str = DEFAULT_APP, pooled: bool = False) -> None:
+    def __init__(
+        self, dsn: str, worker: UUID, *, versions: Mapping[str, str], app: str = DEFAULT_APP, pooled: bool = False
+    ) -> None:
         self._dsn = dsn
         self._worker = worker
-        self._tasks = text_array(tasks)
+        self._tasks, self._versions = text_array(versions), text_array(versions.values())
         self._app = app
         self._pooled = pooled
 
     async def open(self, name: str) -> PostgresSession:
         """A connection of its own for each part of a worker."""
         conn = await connect_async(self._dsn, name, pooled=self._pooled)
-        return PostgresSession(conn, self._worker, tasks=self._tasks, app=self._app, pooled=self._pooled)
+        return PostgresSession(conn, self._worker, tasks=self._tasks, versions=self._versions, app=self._app, pooled=self._pooled)
 
     @contextmanager
     def open_pulse(self) -> Iterator[PostgresPulse]:
@@ -58,12 +59,22 @@ class PostgresTransport:
 class PostgresSession:
     """A connection that commits each statement."""
 
-    __slots__ = ("_app", "_planned", "_pooled", "_tasks", "_worker", "conn")
+    __slots__ = ("_app", "_planned", "_pooled", "_tasks", "_versions", "_worker", "conn")
 
-    def __init__(self, conn: AsyncConn, worker: UUID, *, tasks: str = "{}", app: str = DEFAULT_APP, pooled: bool = False) -> None:
+    def __init__(
+        self,
+        conn: AsyncConn,
+        worker: UUID,
+        *,
+        tasks: str = "{}",
+        versions: str = "{}",
+        app: str = DEFAULT_APP,
+        pooled: bool = False,
+    ) -> None:
         self.conn = conn
         self._worker = worker
         self._tasks = tasks  # that it knows, as PostgreSQL writes an array
+        self._versions = versions  # of these, in the same order
         self._app = app
         self._pooled = pooled
         self._planned = monotonic()
@@ -101,9 +112,9 @@ class PostgresSession:
 
     async def take_back(self, queues: Collection[str]) -> int:
         """Put jobs back in line that were set aside and that this worker can run."""
-        return await tasks.take_back(self.conn, queues=text_array(queues), known=self._tasks)
+        return await tasks.take_back(self.conn, queues=text_array(queues), known=self._tasks, versions=self._versions)
 
-    async def overdue_unknown(self, patience_s: float) -> list[tuple[str, str, datetime]]:
+    async def overdue_unknown(self, patience_s: float) -> list[Overdue]:
         """Note that the application has a live worker; return the tasks that have stayed unknown for too long."""
         return await tasks.overdue(self.conn, app=self._app, patience_s=patience_s)
 
@@ -111,9 +122,10 @@ class PostgresSession:
         """The users' tasks that some code has."""
         return await tasks.names(self.conn)
 
-    async def fail_unknown(self, queue: str, task: str, until: datetime, error: Mapping[str, Any]) -> int:
+    async def fail_unknown(self, overdue: Overdue, error: Mapping[str, Any]) -> int:
         """Fail some jobs of an unknown task."""
-        return await tasks.fail_unknown(self.conn, queue=queue, task=task, until=until, error=error)
+        queue, task, refused_by, until = overdue
+        return await tasks.fail_unknown(self.conn, queue=queue, task=task, refused_by=refused_by, until=until, error=error)
 
     async def hold_back(self, runs: Sequence[Run]) -> None:
         """Returns unstarted jobs, uncharged, to wait for a place within a limit."""
@@ -229,7 +241,7 @@ class PostgresPulse:
             version=version(DISTRIBUTION),
             app=app,
             queues=queues,
-            tasks=sorted(spec.name for spec in specs),
+            versions=versions_of(specs),
             slots=slots,
         )
 

@@ -30,6 +30,9 @@ Fault = Literal["locked", "refused", "denied", "lost"]
 
 Rescued = tuple[UUID, str, str, int, UUID, str]  # job, task, queue, attempt, worker, new state
 
+# Jobs that have waited too long for a worker that can run them: queue, task, versions that refused them, set aside until.
+Overdue = tuple[str, str, list[str], datetime]
+
 
 class Session(Protocol):
     """A worker's line to the jobs, for one part of it at a time."""
@@ -63,14 +66,14 @@ class Session(Protocol):
     async def take_back(self, queues: Collection[str]) -> int:
         """Put some jobs back in line that were set aside and that this worker can run; return how many."""
 
-    async def overdue_unknown(self, patience_s: float) -> list[tuple[str, str, datetime]]:
-        """Note that the worker's application is live; return the tasks, as (queue, task, until), whose jobs that were set aside
+    async def overdue_unknown(self, patience_s: float) -> list[Overdue]:
+        """Note that the worker's application is live; return the tasks whose jobs that were set aside
         until then have waited for `patience_s` while it was."""
 
     async def task_names(self) -> list[str]:
         """The names of all tasks that some code has."""
 
-    async def fail_unknown(self, queue: str, task: str, until: datetime, error: Mapping[str, Any]) -> int:
+    async def fail_unknown(self, overdue: Overdue, error: Mapping[str, Any]) -> int:
         """Fail some jobs of a task that no live worker knows; return how many."""
 
     async def hold_back(self, runs: Sequence[Run]) -> None:

@@ -48,11 +48,12 @@ class UnknownTasks:
     async def fail_overdue(self, session: Session) -> None:
         """Fail jobs that no worker has known for `unknown_task_after`."""
         patience_s = self._options.unknown_task_after_s
-        for queue, task, until in await session.overdue_unknown(patience_s):
+        for overdue in await session.overdue_unknown(patience_s):
+            queue, task = overdue[:2]
             error = describe_unknown(task, await session.task_names(), patience_s)
             failed = 0
             for _ in range(BATCHES):
-                count = await session.fail_unknown(queue, task, until, error)
+                count = await session.fail_unknown(overdue, error)
                 failed += count
                 if not count:
                     break

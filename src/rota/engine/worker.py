@@ -32,7 +32,7 @@ from rota.engine.upkeep import Duty, Upkeep
 from rota.events import DatabaseLost, Events, RunsReleased, WorkerBroken, WorkerStarted, WorkerStopped, WorkerStopping
 from rota.model.ids import new_id
 from rota.model.run import Run
-from rota.model.task import TaskSpec
+from rota.model.task import TaskSpec, versions_of
 
 LOOK_WITHIN_S = 10.0
 CLEANUP_S = 2.0  # for handlers that were told to stop, and for the last words to the database
@@ -53,7 +53,9 @@ class Worker:
         self.options = options or WorkerOptions()
         self.events = events or Events()
         self._dsn = dsn
-        self._transport: Transport = PostgresTransport(dsn, self.id, tasks=tasks, app=self.options.app, pooled=self.options.pooled)
+        self._transport: Transport = PostgresTransport(
+            dsn, self.id, versions=versions_of(tasks.values()), app=self.options.app, pooled=self.options.pooled
+        )
         self._tasks = tasks
         self._duties = duties
         self._stops = 0

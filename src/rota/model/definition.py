@@ -119,22 +119,6 @@ def hash_definition(definition: Definition) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def parameters_of(schema: Any) -> Any:
-    """What a payload schema says of payloads, without its words: two tasks with the same parameters can run each other's jobs."""
-    if isinstance(schema, dict):
-        words = ("title", "description", "examples")
-        return {
-            name: parameters_of(value) for name, value in schema.items() if not (name in words and isinstance(value, str | list))
-        }
-    return [parameters_of(each) for each in schema] if isinstance(schema, list) else schema
-
-
-def show_parameters(schema: Definition) -> str:
-    """A payload schema in short, for people: `user_id: integer, lang: string`."""
-    properties = schema.get("properties", {}).items()
-    return ", ".join(f"{name}: {each['type']}" if isinstance(each.get("type"), str) else name for name, each in properties)
-
-
 def effective(definition: Definition, overrides: Overrides | None) -> Definition:
     """The settings that hold: what operators say, else what code says."""
     values = dict(definition)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NoReturn, NotRequired
 
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
@@ -16,6 +17,7 @@ from rota.errors import PayloadError, UsageError, did_you_mean
 from rota.model.options import is_job_option
 from rota.model.roundtrip import difference, has_nul, is_plain, show
 from rota.model.secret import MARK, NO_KEY, Record, check_key, find_secrets, may_store, needs_key
+from rota.model.shape import hash_shape
 from rota.model.signature import Parameter, read_signature
 from rota.model.vault import Records, carry_over, open_payload, seal_payload
 
@@ -46,6 +48,7 @@ class PayloadSchema:
         except (PydanticUserError, NameError, TypeError) as error:
             raise UsageError(f"task {task}: {_no_json_form(parameters, error)}") from error
         self.has_secrets = MARK in json.dumps(self.json_schema)
+        self.accepts_nothing = not self.json_schema.get("required")
         self._plain = self._model is None and all(is_plain(parameter.annotation) for parameter in parameters)
         self._check = adapter.validator.validate_python
         # Of our own making because pydantic's leaves out the configuration of a TypedDict.
@@ -116,6 +119,11 @@ class PayloadSchema:
         kept = {name: value for name, value in whole.items() if name in own or (by_alias and name not in rest)}
         sealed: dict[str, Any] = json.loads(seal_payload(json.dumps(kept), record, self.task))
         return sealed
+
+    @cached_property
+    def version(self) -> str:
+        """Tell this schema from those of other versions of the task."""
+        return hash_shape(self.json_schema)
 
     def pick(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """What this task has parameters for."""

@@ -56,7 +56,7 @@ class Run:
     leased: float  # the claim, or the last renewal of its lease
     started: float
     took_s: float
-    outcome: str | None  # completed, failed, crashed, canceled, snoozed, released
+    outcome: str | None  # completed, failed, crashed, canceled, snoozed, released, refused
     error: dict[str, Any] | None
     result: str | None  # JSON text
     delay_s: float | None  # until it runs again, when it does; None: none, or as its recurring row says

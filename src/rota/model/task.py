@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
@@ -95,6 +95,11 @@ class TaskSpec:
     def max_attempts(self) -> int:
         """How often a job of it is tried."""
         return self.retry.max_attempts or MAX_ATTEMPTS
+
+
+def versions_of(specs: Iterable[TaskSpec]) -> dict[str, str]:
+    """Return what tells a version of each task from others: the schema of its payload."""
+    return {spec.name: spec.payload.version for spec in sorted(specs, key=lambda spec: spec.name)}
 
 
 def check_task_name(name: str) -> None:

@@ -90,8 +90,8 @@ async def queue_ages(conn: AsyncConn, *, age_s: float) -> list[tuple[str, timede
     return await (await conn.execute(SQL["alerts_queue_ages"], {"age_s": age_s})).fetchall()
 
 
-async def unknown_tasks(conn: AsyncConn, *, age_s: float) -> list[tuple[str, timedelta, list[str]]]:
-    """Tasks that no live worker has known for so long although jobs wait for them: (task, for how long, queues)."""
+async def unknown_tasks(conn: AsyncConn, *, age_s: float) -> list[tuple[str, bool, timedelta, list[str]]]:
+    """Tasks whose jobs no live worker has been able to run for so long: (task, whether payloads were refused, how long, queues)."""
     return await (await conn.execute(SQL["alerts_unknown_tasks"], {"age_s": age_s})).fetchall()
 
 

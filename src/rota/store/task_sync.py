@@ -17,10 +17,9 @@ from rota.model.definition import (
     define,
     effective,
     hash_definition,
-    parameters_of,
-    show_parameters,
 )
 from rota.model.limits import NO_LIMITS, QueueLimits
+from rota.model.shape import hash_shape, shape_of, show_shape
 from rota.model.task import DEFAULT_APP, TaskSpec
 
 SQL = queries.load("tasks")
@@ -151,10 +150,10 @@ def check_owners(
         if record is None or record.system or _defines(app, record) or record.name in force:
             continue
         theirs, ours = record.payload_schema, definition["payload_schema"]
-        if parameters_of(theirs) != parameters_of(ours):
+        if shape_of(theirs) != shape_of(ours):
             raise OwnedElsewhere(
-                f"task {record.name!r} belongs to app {record.apps[0]!r}, as {record.name}({show_parameters(theirs)}); "
-                f"app {app!r} has a task of the same name, {record.name}({show_parameters(ours)}). "
+                f"task {record.name!r} belongs to app {record.apps[0]!r}, as {record.name}({show_shape(theirs)}); "
+                f"app {app!r} has a task of the same name, {record.name}({show_shape(ours)}). "
                 f"Rename one of them, or run `rota tasks sync --force {record.name}` to give the name to {app!r}"
             )
 
@@ -181,7 +180,13 @@ def text_array(values: Iterable[str]) -> str:
 
 
 def _create(definition: Definition, digest: str, app: str) -> Steps[bool]:
-    values = {**effective(definition, None), "definition": definition, "definition_hash": digest, "apps": [app]}
+    values = {
+        **effective(definition, None),
+        "schema_hash": hash_shape(definition["payload_schema"]),
+        "definition": definition,
+        "definition_hash": digest,
+        "apps": [app],
+    }
     return bool((yield Query(SQL["tasks_create"], (json.dumps(values),))))
 
 
@@ -194,6 +199,7 @@ def _merged(record: TaskRecord, definition: Definition, digest: str, app: str, f
         **effective(definition, overrides),
         "enabled": definition["enabled"] if forced else record.enabled,
         "overrides": overrides,
+        "schema_hash": hash_shape(definition["payload_schema"]),
         "definition": definition,
         "definition_hash": digest,
         "apps": [app] if forced and not record.system else [*record.apps, *({app} - {*record.apps})],

@@ -49,13 +49,13 @@ async def set_aside(conn: AsyncConn, *, queue: str, known: str) -> int:
     return await _count(conn, "tasks_set_aside", {"queue": queue, "known": known})
 
 
-async def take_back(conn: AsyncConn, *, queues: str, known: str) -> int:
-    """Put jobs that were set aside back in line, some at a time; return how many."""
-    return await _count(conn, "tasks_take_back", {"queues": queues, "known": known})
+async def take_back(conn: AsyncConn, *, queues: str, known: str, versions: str) -> int:
+    """Put jobs that were set aside back in line, some at a time; return how many. `versions` are those of the known tasks."""
+    return await _count(conn, "tasks_take_back", {"queues": queues, "known": known, "schemas": versions})
 
 
-async def overdue(conn: AsyncConn, *, app: str, patience_s: float) -> list[tuple[str, str, datetime]]:
-    """Note that an application has a live worker; return (queue, task, until) of tasks that have stayed unknown for too long."""
+async def overdue(conn: AsyncConn, *, app: str, patience_s: float) -> list[tuple[str, str, list[str], datetime]]:
+    """Note that an application has a live worker; return (queue, task, refused_by, until) of jobs that have waited too long."""
     return await (await conn.execute(SQL["tasks_overdue"], {"app": app, "patience_s": patience_s})).fetchall()
 
 
@@ -64,9 +64,11 @@ async def names(conn: AsyncConn) -> list[str]:
     return [name for (name,) in await (await conn.execute(SQL["tasks_names"])).fetchall()]
 
 
-async def fail_unknown(conn: AsyncConn, *, queue: str, task: str, until: datetime, error: Mapping[str, Any]) -> int:
+async def fail_unknown(
+    conn: AsyncConn, *, queue: str, task: str, refused_by: list[str], until: datetime, error: Mapping[str, Any]
+) -> int:
     """Fail jobs of an unknown task that were set aside until then, some at a time; return how many."""
-    parameters = {"queue": queue, "task": task, "until": until, "error": json.dumps(error)}
+    parameters = {"queue": queue, "task": task, "refused_by": refused_by, "until": until, "error": json.dumps(error)}
     return await _count(conn, "tasks_fail_unknown", parameters)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
@@ -13,11 +13,22 @@ SQL = queries.load("workers")
 
 
 def register(
-    conn: Conn, *, id: UUID, host: str, pid: int, version: str, app: str, queues: Sequence[str], tasks: Sequence[str], slots: int
+    conn: Conn,
+    *,
+    id: UUID,
+    host: str,
+    pid: int,
+    version: str,
+    app: str,
+    queues: Sequence[str],
+    versions: Mapping[str, str],
+    slots: int,
 ) -> None:
     """Makes a worker known; again is harmless."""
     parameters: dict[str, Any] = {"id": id, "host": host, "pid": pid, "version": version, "app": app, "slots": slots}
-    conn.execute(SQL["workers_register"], {**parameters, "queues": list(queues), "tasks": list(tasks)})
+    conn.execute(
+        SQL["workers_register"], {**parameters, "queues": list(queues), "tasks": list(versions), "schemas": list(versions.values())}
+    )
 
 
 def beat(conn: Conn, *, id: UUID, pooled: bool) -> Literal["alive", "called dead"] | None:

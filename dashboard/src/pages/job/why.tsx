@@ -8,7 +8,7 @@ import { isFinished } from "../jobs/doable";
 type Tone = "info" | "warn" | "bad" | "ok";
 
 // Reasons that somebody has to do something about, or that will not pass by themselves.
-const STUCK = new Set(["queue_paused", "task_disabled", "no_worker", "no_worker_for_queue", "task_unknown", "worker_gone", "lease_expired", "quarantine"]);
+const STUCK = new Set(["queue_paused", "task_disabled", "no_worker", "no_worker_for_queue", "task_unknown", "payload_refused", "worker_gone", "lease_expired", "quarantine"]);
 
 export function Why({ job }: { job: Pick<Schema<"JobRecord">, "id" | "state" | "updated_at"> }) {
   const live = !isFinished(job.state);

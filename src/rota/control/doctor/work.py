@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.control.doctor.finding import Finding, fail, ok, warn
-from rota.control.words import number, span
+from rota.control.words import describe_unknown, number, span
 from rota.db import queries
 from rota.db.connection import AsyncConn
 from rota.model.capped import COUNT_CAP, Capped
@@ -49,10 +49,10 @@ async def unknown_tasks(conn: AsyncConn) -> list[Finding]:
     return [
         warn(
             "tasks",
-            f"no live worker knows task {task}: its jobs in queue {', '.join(queues)} have waited for {span(age)}",
+            f"{describe_unknown(task, is_refused)}: jobs in queue {', '.join(queues)} have waited for {span(age)}",
             "deploy workers with the code that has it",
         )
-        for task, age, queues in await alerts.unknown_tasks(conn, age_s=0)
+        for task, is_refused, age, queues in await alerts.unknown_tasks(conn, age_s=0)
     ] or ok("tasks", "live workers know the tasks of all jobs that they have come across")
 
 

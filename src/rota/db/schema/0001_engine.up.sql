@@ -252,6 +252,7 @@ CREATE TABLE rota.task (
     retention_days  integer,                        -- this and the next: how much of its history is kept; NULL: as of all others
     retention_count integer,
     payload_schema  json        NOT NULL,
+    schema_hash     text,                           -- of it, without its words
     default_payload json        NOT NULL DEFAULT '{}',  -- of its schedules, and of who triggers it by hand
     listens         text[]      NOT NULL DEFAULT '{}',  -- events that enqueue it
     description     text        NOT NULL DEFAULT '',
@@ -320,6 +321,7 @@ CREATE TABLE rota.worker (
     app           text        NOT NULL DEFAULT 'default',  -- whose code it runs
     queues        text[]      NOT NULL,
     tasks         text[]      NOT NULL,
+    schemas       text[]      NOT NULL DEFAULT '{}',  -- of their payloads, in the same order: hashes
     slots         integer     NOT NULL,
     wants_wake    boolean     NOT NULL DEFAULT false,  -- idle: an enqueue should NOTIFY
     backend_pid   integer,                             -- of its heartbeat's session; NULL behind a pooler

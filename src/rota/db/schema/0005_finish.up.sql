@@ -125,7 +125,8 @@ $$;
 
 -- Ends one run of a job that this worker holds: NULL when it does not (LeaseLost), and then nothing has changed; else the
 -- state the job is in now. Outcomes: completed, canceled, snoozed, released (the worker stopped), failed, crashed (the process
--- it ran alone in died). For the job of a recurring row `delay` or `next_at` is when that runs next; neither: as its row says.
+-- it ran alone in died), refused (its payload does not fit the worker's version of the task: back, uncharged and unrecorded, to wait
+-- for another version, or else failed). For the job of a recurring row `delay` or `next_at` is when that runs next; neither: as its row says.
 CREATE FUNCTION rota.finish_run(
     run_job uuid, run_token bigint, run_worker uuid, run_outcome text, waited double precision, took double precision,
     run_error json DEFAULT NULL, run_result json DEFAULT NULL, delay interval DEFAULT '0', can_retry boolean DEFAULT true,
@@ -144,6 +145,12 @@ BEGIN
     SELECT * INTO j FROM rota.job
     WHERE id = run_job AND token = run_token AND worker_id = run_worker AND state = 'running' FOR UPDATE;
     IF j.id IS NULL THEN RETURN NULL; END IF;
+
+    IF run_outcome = 'refused' THEN
+        IF NOT rota.is_unwanted(j) AND rota.hand_back(j, run_error) THEN RETURN 'refused'; END IF;
+        run_outcome := 'failed';
+        recorded := 'failed';
+    END IF;
 
     started := j.claimed_at + make_interval(secs => waited);
     j.culprit := j.culprit OR run_outcome = 'crashed';

@@ -1,12 +1,14 @@
--- Jobs of tasks that no live worker of their queue has in its code: they wait, uncharged, out of the way of claims.
+-- Jobs that no live worker of their queue can run: its task is not in their code, or their version of it refuses the payload. They
+-- wait, uncharged, out of the way of claims.
 
--- Tasks whose jobs are set aside, per queue.
+-- Tasks whose jobs are set aside, per queue and by the versions of the task that have refused their payloads: none, if it is unknown.
 CREATE TABLE rota.unknown_task (
-    queue   text        NOT NULL,
-    task    text        NOT NULL,
-    since   timestamptz NOT NULL DEFAULT rota.now(),
-    look_at timestamptz NOT NULL DEFAULT rota.now(),  -- when to look for jobs that have waited too long
-    PRIMARY KEY (queue, task)
+    queue      text        NOT NULL,
+    task       text        NOT NULL,
+    refused_by text[]      NOT NULL DEFAULT '{}',        -- hashes of payload schemas, in order
+    since      timestamptz NOT NULL DEFAULT rota.now(),
+    look_at    timestamptz NOT NULL DEFAULT rota.now(),  -- when to look for jobs that have waited too long
+    PRIMARY KEY (queue, task, refused_by)
 );
 
 -- When an application had a live worker. A job's patience with an unknown task is counted in this time only, so that a weekend
@@ -19,8 +21,8 @@ CREATE TABLE rota.app_uptime (
 );
 
 -- The line in which jobs of an unknown task wait. It sorts after those of limits, which admission walks through.
-CREATE FUNCTION rota.unknown_line(of_queue text, of_task text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT 'unknown ' || of_queue || ' ' || of_task $$;
+CREATE FUNCTION rota.unknown_line(of_queue text, of_task text, refused_by text[] DEFAULT '{}') RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT concat_ws(' ', 'unknown', of_queue, of_task, nullif(array_to_string(refused_by, ' '), '')) $$;
 
 -- The tasks that live workers have in their code: those of a queue, or all of them.
 CREATE FUNCTION rota.known_tasks(of_queue text DEFAULT NULL) RETURNS text[]
@@ -29,6 +31,15 @@ LANGUAGE sql STABLE AS $$
         SELECT DISTINCT unnest(w.tasks) FROM rota.worker w
         WHERE w.stopped_at IS NULL AND w.seen_at > rota.now() - interval '90 seconds'
           AND (of_queue IS NULL OR of_queue = ANY (w.queues)))
+$$;
+
+-- Whether a live worker of the queue, or of any queue if it is NULL, has this task in a version that is not one of `refused_by`.
+CREATE FUNCTION rota.is_known(of_queue text, of_task text, refused_by text[]) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (
+        SELECT FROM rota.worker w, unnest(w.tasks, w.schemas) AS k (task, schema)
+        WHERE w.stopped_at IS NULL AND w.seen_at > rota.now() - interval '90 seconds'
+          AND (of_queue IS NULL OR of_queue = ANY (w.queues)) AND k.task = of_task AND k.schema <> ALL (refused_by))
 $$;
 
 -- Moves ready jobs that no claim takes out of the way of claims: those of disabled tasks wait for these to be enabled, those of
@@ -54,7 +65,7 @@ BEGIN
             WHERE f.task <> ALL (known) AND f.task <> ALL (disabled) AND f.task <> ALL ((SELECT rota.known_tasks(of_queue))::text[]));
         -- Locked until this commits, so that rota.take_back does not forget a task whose jobs it cannot see yet.
         INSERT INTO rota.unknown_task AS k (queue, task) SELECT of_queue, u.task FROM unnest(unknown) AS u (task) ORDER BY 2
-        ON CONFLICT (queue, task) DO UPDATE SET since = k.since;
+        ON CONFLICT (queue, task, refused_by) DO UPDATE SET since = k.since;
     END IF;
     IF cardinality(disabled) + cardinality(unknown) = 0 THEN RETURN 0; END IF;
     UPDATE rota.job SET state = 'held', limited = true, limit_key = NULL, updated_at = rota.now(),
@@ -72,9 +83,35 @@ BEGIN
 END
 $$;
 
--- Puts jobs that were set aside back in line, for a worker that serves these queues and knows these tasks; up to `batch` of each.
--- Returns how many.
-CREATE FUNCTION rota.take_back(of_queues text[], known text[], batch integer DEFAULT 2000) RETURNS integer
+-- Sets a running job aside whose payload does not fit its worker's version of the task (`error`, with the hash `schema`): uncharged, until a
+-- worker with another version takes it back. False, and the run has failed: there is no other version, neither in a live worker nor in
+-- the code that was synced last, and no other one has refused the payload before.
+CREATE FUNCTION rota.hand_back(j rota.job, error json) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    versions text[] := ARRAY(
+        SELECT json_array_elements_text(j.last_error -> 'refused_by') AS version UNION SELECT error ->> 'schema' ORDER BY version);
+BEGIN
+    IF j.last_error -> 'refused_by' IS NULL AND NOT rota.is_known(j.queue, j.task, versions) AND NOT EXISTS (
+        SELECT FROM rota.task t WHERE t.name = j.task AND t.deleted_from_code_at IS NULL AND t.schema_hash <> ALL (versions))
+    THEN
+        RETURN false;
+    END IF;
+    INSERT INTO rota.unknown_task AS k (queue, task, refused_by) VALUES (j.queue, j.task, versions)
+    ON CONFLICT (queue, task, refused_by) DO UPDATE SET since = k.since;
+    UPDATE rota.job
+    SET state = 'held', limited = true, limit_key = NULL, line = rota.unknown_line(queue, task, versions), attempt = attempt - 1,
+        worker_id = NULL, lease_until = NULL, progress = NULL, updated_at = rota.now(),
+        last_error = (error::jsonb || jsonb_build_object('refused_by', versions))::json
+    WHERE id = j.id;
+    IF j.limited THEN PERFORM rota.vacate(ARRAY[j.task], ARRAY[j.queue], ARRAY[j.limit_key], ARRAY[j.claimed_at]); END IF;
+    RETURN true;
+END
+$$;
+
+-- Puts jobs that were set aside back in line, for a worker that serves these queues and knows these tasks, in versions that have not
+-- refused them; up to `batch` of each. Returns how many.
+CREATE FUNCTION rota.take_back(of_queues text[], known text[], schemas text[], batch integer DEFAULT 2000) RETURNS integer
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     u rota.unknown_task;
@@ -83,8 +120,10 @@ DECLARE
     total integer := 0;
 BEGIN
     FOR u IN
-        SELECT * FROM rota.unknown_task k WHERE k.queue = ANY (of_queues) AND k.task = ANY (known) ORDER BY k.queue, k.task
-        FOR UPDATE SKIP LOCKED
+        SELECT * FROM rota.unknown_task k
+        WHERE k.queue = ANY (of_queues) AND EXISTS (
+            SELECT FROM unnest(known, schemas) AS m (task, schema) WHERE m.task = k.task AND m.schema <> ALL (k.refused_by))
+        ORDER BY k.queue, k.task, k.refused_by FOR UPDATE SKIP LOCKED
     LOOP
         is_limited := EXISTS (SELECT FROM rota.task t WHERE t.name = u.task AND t.limited)
             OR EXISTS (SELECT FROM rota.queue q WHERE q.name = u.queue AND q.limited);
@@ -92,12 +131,12 @@ BEGIN
         SET state = CASE WHEN is_limited THEN 'held' ELSE 'queued' END, limited = is_limited, line = NULL, updated_at = rota.now()
         WHERE id = ANY (ARRAY(
             SELECT j.id FROM rota.job j
-            WHERE j.limited AND j.state = 'held' AND j.line = rota.unknown_line(u.queue, u.task)
+            WHERE j.limited AND j.state = 'held' AND j.line = rota.unknown_line(u.queue, u.task, u.refused_by)
             ORDER BY j.priority, j.run_at, j.id LIMIT batch FOR UPDATE SKIP LOCKED));
         GET DIAGNOSTICS moved = ROW_COUNT;
         total := total + moved;
-        IF moved = 0 AND rota.first_of_line(rota.unknown_line(u.queue, u.task)) IS NULL THEN
-            DELETE FROM rota.unknown_task k WHERE k.queue = u.queue AND k.task = u.task;
+        IF moved = 0 AND rota.first_of_line(rota.unknown_line(u.queue, u.task, u.refused_by)) IS NULL THEN
+            DELETE FROM rota.unknown_task k WHERE (k.queue, k.task, k.refused_by) = (u.queue, u.task, u.refused_by);
         END IF;
     END LOOP;
     IF total > 0 THEN PERFORM rota.wake(); END IF;
@@ -109,7 +148,7 @@ $$;
 -- have waited for longer than `patience` of such time: those that were set aside until `until`. A task belongs to the application
 -- that has it in its code, or to all if none has.
 CREATE FUNCTION rota.overdue_unknown(of_app text, patience interval)
-RETURNS TABLE (queue text, task text, until timestamptz)
+RETURNS TABLE (queue text, task text, refused_by text[], until timestamptz)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -127,9 +166,9 @@ BEGIN
     IF NOT FOUND THEN
         INSERT INTO rota.app_uptime (app, began_at, seen_at) VALUES (of_app, rota.now(), rota.now()) ON CONFLICT DO NOTHING;
     END IF;
-    FOR u IN SELECT * FROM rota.unknown_task k ORDER BY k.queue, k.task FOR UPDATE SKIP LOCKED LOOP
-        IF rota.first_of_line(rota.unknown_line(u.queue, u.task)) IS NULL THEN
-            DELETE FROM rota.unknown_task k WHERE k.queue = u.queue AND k.task = u.task;
+    FOR u IN SELECT * FROM rota.unknown_task k ORDER BY k.queue, k.task, k.refused_by FOR UPDATE SKIP LOCKED LOOP
+        IF rota.first_of_line(rota.unknown_line(u.queue, u.task, u.refused_by)) IS NULL THEN
+            DELETE FROM rota.unknown_task k WHERE (k.queue, k.task, k.refused_by) = (u.queue, u.task, u.refused_by);
         END IF;
     END LOOP;
     SELECT p.began_at + (p.total - patience) INTO waited_since FROM (
@@ -141,27 +180,31 @@ BEGIN
     RETURN QUERY
         UPDATE rota.unknown_task k SET look_at = rota.now() + least(patience, interval '1 minute')
         WHERE k.since <= waited_since AND k.look_at <= rota.now()
-          AND k.task <> ALL ((SELECT rota.known_tasks())::text[])
+          AND NOT rota.is_known(NULL, k.task, k.refused_by)
           AND NOT EXISTS (SELECT FROM rota.task t
                           WHERE t.name = k.task AND cardinality(t.apps) > 0 AND NOT t.system AND of_app <> ALL (t.apps))
-        RETURNING k.queue, k.task, waited_since;
+        RETURNING k.queue, k.task, k.refused_by, waited_since;
 END
 $$;
 
--- Fails jobs of an unknown task that were set aside until `until`, some at a time; returns how many.
-CREATE FUNCTION rota.fail_unknown(of_queue text, of_task text, until timestamptz, error json, batch integer DEFAULT 500)
-RETURNS integer LANGUAGE plpgsql SET lock_timeout = '500ms' SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+-- Fails jobs of an unknown task that were set aside until `until`, some at a time; returns how many. A payload that was refused is the
+-- error of its job.
+CREATE FUNCTION rota.fail_unknown(
+    of_queue text, of_task text, refused_by text[], until timestamptz, error json, batch integer DEFAULT 500
+) RETURNS integer LANGUAGE plpgsql SET lock_timeout = '500ms' SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     j rota.job;
+    reason json;
     failed integer := 0;
 BEGIN
     FOR j IN
         SELECT * FROM rota.job k
-        WHERE k.limited AND k.state = 'held' AND k.line = rota.unknown_line(of_queue, of_task) AND k.updated_at <= until
+        WHERE k.limited AND k.state = 'held' AND k.line = rota.unknown_line(of_queue, of_task, refused_by) AND k.updated_at <= until
         ORDER BY k.priority, k.run_at, k.id LIMIT batch FOR UPDATE SKIP LOCKED
     LOOP
-        PERFORM rota.record_run(j, j.attempt + 1, 'failed', true, NULL, rota.now(), error, NULL);
-        IF j.schedule_id IS NOT NULL THEN PERFORM rota.settle_schedule(j, 'failed', error, NULL, NULL); END IF;
+        reason := CASE WHEN cardinality(refused_by) > 0 THEN j.last_error ELSE error END;
+        PERFORM rota.record_run(j, j.attempt + 1, 'failed', true, NULL, rota.now(), reason, NULL);
+        IF j.schedule_id IS NOT NULL THEN PERFORM rota.settle_schedule(j, 'failed', reason, NULL, NULL); END IF;
         DELETE FROM rota.job k WHERE k.id = j.id;
         IF j.fanout THEN PERFORM rota.release_children(ARRAY[j.id], 'failed'); END IF;
         failed := failed + 1;

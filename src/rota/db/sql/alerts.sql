@@ -46,10 +46,11 @@ ORDER BY q.name
 
 -- name: alerts_unknown_tasks
 -- Tasks with jobs that were set aside, for which no worker has come meanwhile.
-SELECT u.task, rota.now() - min(u.since), array_agg(u.queue ORDER BY u.queue)
+SELECT u.task, cardinality(u.refused_by) > 0, rota.now() - min(u.since), array_agg(DISTINCT u.queue)
 FROM rota.unknown_task u
-WHERE u.task <> ALL (rota.known_tasks(u.queue)) AND rota.first_of_line(rota.unknown_line(u.queue, u.task)) IS NOT NULL
-GROUP BY u.task HAVING min(u.since) <= rota.now() - make_interval(secs => %(age_s)s) ORDER BY u.task
+WHERE NOT rota.is_known(u.queue, u.task, u.refused_by)
+  AND rota.first_of_line(rota.unknown_line(u.queue, u.task, u.refused_by)) IS NOT NULL
+GROUP BY 1, 2 HAVING min(u.since) <= rota.now() - make_interval(secs => %(age_s)s) ORDER BY 1, 2
 
 -- name: alerts_resolve
 UPDATE rota.alert SET state = 'resolved', resolved_at = rota.now()

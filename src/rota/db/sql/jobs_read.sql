@@ -60,7 +60,7 @@ ORDER BY e.child_id
 SELECT j.id, j.task, j.queue, j.priority, j.state, j.run_at, j.attempt, j.max_attempts, j.crashes, j.culprit, j.worker_id,
        j.claimed_at, j.lease_until, j.pending_parents, j.cancel_requested_at, j.last_error,
        q.name IS NOT NULL AS queue_exists, q.paused_at, q.pause_reason, t.max_concurrency, t.enabled IS FALSE AS disabled,
-       coalesce(j.line = rota.unknown_line(j.queue, j.task), false) AS set_aside,
+       coalesce(starts_with(j.line, 'unknown '), false) AS set_aside,
        t.disabled_at, t.disabled_by, t.disable_reason, rota.now() AS now
 FROM rota.job j LEFT JOIN rota.queue q ON q.name = j.queue LEFT JOIN rota.task t ON t.name = j.task
 WHERE j.id = %(id)s

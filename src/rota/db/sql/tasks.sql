@@ -22,15 +22,15 @@ SELECT rota.show_task(t, as_stored => true)::text FROM rota.task t WHERE t.name 
 -- name: tasks_create
 INSERT INTO rota.task (name, queue, priority, max_attempts, timeout, retry, max_concurrency, rate, concurrency_key, key_concurrency,
                        key_rate, retention_days, retention_count,
-                       payload_schema, default_payload, listens, description, tags, fields, strategy, system, run_once, enabled,
+                       payload_schema, schema_hash, default_payload, listens, description, tags, fields, strategy, system, run_once, enabled,
                        disabled_at, disabled_by, definition, definition_hash, apps)
 SELECT d.name, d.queue, d.priority, d.max_attempts, make_interval(secs => d.timeout_s), d.retry, d.max_concurrency, d.rate,
-       d.concurrency_key, d.key_concurrency, d.key_rate, d.retention_days, d.retention_count, d.payload_schema, d.default_payload, d.listens, d.description, d.tags, d.fields, d.strategy, d.system, d.run_once,
+       d.concurrency_key, d.key_concurrency, d.key_rate, d.retention_days, d.retention_count, d.payload_schema, d.schema_hash, d.default_payload, d.listens, d.description, d.tags, d.fields, d.strategy, d.system, d.run_once,
        d.enabled, CASE WHEN NOT d.enabled THEN rota.now() END, CASE WHEN NOT d.enabled THEN 'code' END, d.definition,
        d.definition_hash, d.apps
 FROM json_to_record(%s::text::json)
      AS d (name text, queue text, priority smallint, max_attempts integer, timeout_s float8, retry json, max_concurrency integer,
-           rate text, concurrency_key text, key_concurrency integer, key_rate text, retention_days integer, retention_count integer, payload_schema json, default_payload json, listens text[],
+           rate text, concurrency_key text, key_concurrency integer, key_rate text, retention_days integer, retention_count integer, payload_schema json, schema_hash text, default_payload json, listens text[],
            description text, tags text[], fields json, strategy text, system boolean, run_once boolean, enabled boolean, definition json,
            definition_hash text, apps text[])
 ON CONFLICT (name) DO NOTHING
@@ -41,7 +41,7 @@ UPDATE rota.task t
 SET queue = d.queue, priority = d.priority, max_attempts = d.max_attempts, timeout = make_interval(secs => d.timeout_s),
     retry = d.retry, max_concurrency = d.max_concurrency, rate = d.rate, concurrency_key = d.concurrency_key,
     key_concurrency = d.key_concurrency, key_rate = d.key_rate, retention_days = d.retention_days, retention_count = d.retention_count,
-    payload_schema = d.payload_schema, default_payload = d.default_payload, listens = d.listens, description = d.description,
+    payload_schema = d.payload_schema, schema_hash = d.schema_hash, default_payload = d.default_payload, listens = d.listens, description = d.description,
     tags = d.tags, fields = d.fields, strategy = d.strategy, system = d.system, run_once = d.run_once, enabled = d.enabled,
     disabled_at = CASE WHEN NOT d.enabled THEN coalesce(t.disabled_at, rota.now()) END,
     disabled_by = CASE WHEN NOT d.enabled THEN coalesce(t.disabled_by, 'code') END,
@@ -50,7 +50,7 @@ SET queue = d.queue, priority = d.priority, max_attempts = d.max_attempts, timeo
     deleted_from_code_at = NULL, synced_at = rota.now()
 FROM json_to_record(%s::text::json)
      AS d (name text, queue text, priority smallint, max_attempts integer, timeout_s float8, retry json, max_concurrency integer,
-           rate text, concurrency_key text, key_concurrency integer, key_rate text, retention_days integer, retention_count integer, payload_schema json, default_payload json, listens text[],
+           rate text, concurrency_key text, key_concurrency integer, key_rate text, retention_days integer, retention_count integer, payload_schema json, schema_hash text, default_payload json, listens text[],
            description text, tags text[], fields json, strategy text, system boolean, run_once boolean, enabled boolean, overrides json,
            definition json, definition_hash text, apps text[])
 WHERE t.name = d.name
@@ -106,14 +106,14 @@ SELECT name, overrides FROM rota.task WHERE overrides IS NOT NULL
 SELECT rota.set_aside(%(queue)s, %(known)s::text[])
 
 -- name: tasks_take_back
-SELECT rota.take_back(%(queues)s::text[], %(known)s::text[])
+SELECT rota.take_back(%(queues)s::text[], %(known)s::text[], %(schemas)s::text[])
 
 -- name: tasks_overdue
-SELECT queue, task, until FROM rota.overdue_unknown(%(app)s, make_interval(secs => %(patience_s)s))
+SELECT queue, task, refused_by, until FROM rota.overdue_unknown(%(app)s, make_interval(secs => %(patience_s)s))
 
 -- name: tasks_names
 -- Of the users' own.
 SELECT name FROM rota.task WHERE NOT system AND deleted_from_code_at IS NULL ORDER BY name
 
 -- name: tasks_fail_unknown
-SELECT rota.fail_unknown(%(queue)s, %(task)s, %(until)s, %(error)s::json)
+SELECT rota.fail_unknown(%(queue)s, %(task)s, %(refused_by)s, %(until)s, %(error)s::json)

@@ -1,6 +1,6 @@
 -- name: workers_register
-INSERT INTO rota.worker (id, host, pid, version, app, queues, tasks, slots)
-VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, %(app)s, %(queues)s, %(tasks)s, %(slots)s)
+INSERT INTO rota.worker (id, host, pid, version, app, queues, tasks, schemas, slots)
+VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, %(app)s, %(queues)s, %(tasks)s, %(schemas)s, %(slots)s)
 ON CONFLICT (id) DO NOTHING
 
 -- name: workers_beat
