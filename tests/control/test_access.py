@@ -167,9 +167,7 @@ class TestRolesOfTheDatabase:
         assert (await service.retry_jobs(as_role, JobFilter(task="work"))).changed == 1
         assert (await service.cancel_jobs(as_role, JobFilter(task="work"))).changed == 1
 
-    async def test_an_operator_changes_tasks_schedules_limits_and_alerts(
-        self, conn: Conn, as_role: AConn, role: str, dsn: str
-    ) -> None:
+    async def test_an_operator_changes_schedules_limits_and_alerts(self, conn: Conn, as_role: AConn, role: str, dsn: str) -> None:
         async with Rota(dsn) as app:
 
             @app.task(schedule=every("1h"))
@@ -186,21 +184,57 @@ class TestRolesOfTheDatabase:
         def steps(made: Any) -> Any:
             return carry_out_async(AsyncPsycopgCarrier(as_role), atomically(made, autocommits=True))
 
-        assert not (await tasks.disable_task(as_role, "work", reason="x", user="ole")).record.enabled
-        assert (await tasks.enable_task(as_role, "work")).record.enabled
-        await tasks.set_task(as_role, "work", {"max_concurrency": 2, "max_attempts": 9})
-        await tasks.unset_task(as_role, "work")
         await tasks.trigger(as_role, "work", {"n": 1}, user="ole")
         await queue_limits.limit_queue(as_role, "default", max_concurrency=3, rate="5/s")
         await queue_limits.unlimit_queue(as_role, "default")
-        await steps(schedules.create("nightly", "work", every("1d")))
-        await steps(schedules.update("nightly", every="2d"))
         for enabled in (False, True):
-            await steps(schedules.set_enabled("nightly", enabled))
-        await steps(schedules.run("nightly", user="ole"))
-        await steps(schedules.delete("nightly"))
+            await steps(schedules.set_enabled("work", enabled))
+        await steps(schedules.delete("work"))
+        assert conn.execute("SELECT count(*) FROM rota.task WHERE schedule_deleted_at IS NOT NULL").fetchone() == (1,)
         [alert] = await alerts.list_alerts(as_role)
         assert (await alerts.acknowledge(as_role, alert.id, by="ole")).state == "acknowledged"
+
+    async def test_an_operator_does_not_decide_what_runs(self, conn: Conn, as_role: AConn, role: str) -> None:
+        """No task, no schedule, no job of another task or owner, and above all no HTTP call."""
+        for task in ("work", "http_call", "rota.tick"):
+            given.declare(conn, task)
+        conn.execute("UPDATE rota.task SET system = true WHERE name = 'rota.tick'")
+        job, call = (given.enqueue(conn, task) for task in ("work", "http_call"))
+        conn.execute("INSERT INTO rota.schedule (name, task, strategy, every) VALUES ('s', 'work', 'interval', '1 h')")
+        grants.grant(conn, role, "operate")
+        for statement in (
+            "SELECT rota.enqueue('http_call')",
+            "SELECT rota.enqueue('rota.tick')",
+            f"SELECT rota.edit_job('{call}', '{{\"n\": 2}}')",
+            "INSERT INTO rota.job (id, task) VALUES (rota.uuid7(), 'http_call')",
+            "INSERT INTO rota.job (id, task) VALUES (rota.uuid7(), 'work')",
+            f"UPDATE rota.job SET task = 'http_call' WHERE id = '{job}'",
+            f"UPDATE rota.job SET payload = '{{}}' WHERE id = '{job}'",
+            f"UPDATE rota.job SET owner = 'eve' WHERE id = '{job}'",
+            "DELETE FROM rota.job",
+            "DELETE FROM rota.job_key",
+            "INSERT INTO rota.schedule (name, task, strategy, every) VALUES ('x', 'http_call', 'interval', '1 h')",
+            "UPDATE rota.schedule SET task = 'http_call'",
+            "UPDATE rota.schedule SET payload = '{}'",
+            "UPDATE rota.schedule SET every = '1 second'",
+            "UPDATE rota.task SET enabled = false",
+            "UPDATE rota.task SET default_payload = '{}'",
+            "INSERT INTO rota.task (name) VALUES ('x')",
+        ):
+            assert await refused(as_role, statement), statement
+        with pytest.raises(psycopg.DatabaseError, match=f"job {job} exists"):
+            await as_role.execute("SELECT rota.enqueue('work', id => %s)", [job])
+        await as_role.execute("SELECT rota.enqueue('work')")
+        assert await refused(as_role, "SELECT rota.enqueue('http_call')")
+        conn.execute("SELECT rota.enqueue('http_call')")
+
+    async def test_a_role_that_was_set_is_the_one_that_counts(self, conn: Conn, role: str) -> None:
+        given.declare(conn, "http_call")
+        grants.grant(conn, role, "operate")
+        conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match='denied for task "http_call"'):
+            conn.execute("SELECT rota.enqueue('http_call')")
+        conn.execute("RESET ROLE")
 
     async def test_an_operator_does_not_write_history(self, conn: Conn, as_role: AConn, role: str) -> None:
         given.declare(conn, "work")

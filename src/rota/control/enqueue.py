@@ -17,7 +17,7 @@ from rota.model.filters import check_text
 from rota.model.ids import new_id
 from rota.model.job import MAX_KEY_BYTES, check_on_parent_failure
 from rota.model.retry import check_max_attempts
-from rota.model.secret import Record
+from rota.model.secret import DRAFT, Record
 from rota.model.task import check_priority
 from rota.model.vault import payload_digests, plain_secrets, seal_payload
 from rota.store import jobs_change, schedule_reads
@@ -62,7 +62,7 @@ async def enqueue(
         async with conn.transaction():
             id = await jobs_change.enqueue(
                 conn,
-                id=new,
+                id=new if DRAFT in text else None,
                 task=task,
                 payload=seal_payload(text, Record("job", str(new)), task),
                 digests=payload_digests(text) if key is not None else None,

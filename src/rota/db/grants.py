@@ -20,21 +20,19 @@ _SEEN = (
     "migration", "job", "run", "jobs", "job_key", "job_edge", "job_edit", "job_count", "queue", "task", "task_stat", "worker",
     "schedule", "occurrence", "lock", "unknown_task", "app_uptime", "limit_look", "limit_use", "log", "alert", "webhook_delivery",
 )  # fmt: skip
-# What Rota's own statements write on behalf of an operator.
+# What Rota's own statements write on behalf of an operator: never what a job or schedule runs, with which payload or for whom.
 _OPERATED = {
-    "job": "INSERT, UPDATE, DELETE",
-    "job_key": "INSERT, UPDATE",
-    "job_edge": "INSERT, UPDATE",
+    "job": "UPDATE (state, run_at, updated_at, limited, line, limit_key)",
     "queue": "INSERT, UPDATE",
-    "task": "INSERT, UPDATE",
-    "schedule": "INSERT, UPDATE, DELETE",
-    "occurrence": "INSERT, UPDATE, DELETE",
+    "task": "UPDATE (schedule_deleted_at)",
+    "schedule": "UPDATE (enabled, next_run_at, job_id, last_error, updated_at), DELETE",
+    "occurrence": "INSERT",
     "limit_look": "INSERT, UPDATE, DELETE",
     "limit_use": "INSERT, UPDATE, DELETE",
     "alert": "UPDATE",
     "audit": "INSERT",  # and never anything else: who may change jobs may not change what is known of that
 }
-_OPERATORS_FUNCTIONS = ("cancel_job", "retry_job", "edit_job")
+_OPERATORS_FUNCTIONS = ("cancel_job", "retry_job", "edit_job", "enqueue")
 
 
 def statements(conn: psycopg.Connection[Any], role: str, kind: Kind) -> list[str]:

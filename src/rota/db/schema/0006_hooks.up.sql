@@ -39,14 +39,29 @@ BEGIN
 END
 $$;
 
--- The door for SQL: SELECT rota.enqueue('send_welcome', '{"user_id": 7}'). Settings left out are the task's.
+-- Refuses who does not own the schema, whatever else they were granted. The functions that ask run with the owner's rights, so the
+-- caller is known by the session only.
+CREATE FUNCTION rota.expect_owner(of_task text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    caller name := CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END;
+BEGIN
+    IF NOT pg_has_role(caller, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'rota.job'::regclass), 'USAGE') THEN
+        RAISE EXCEPTION 'permission denied for task "%"', of_task USING ERRCODE = 'insufficient_privilege',
+            HINT = 'HTTP calls and Rota''s own tasks are enqueued and edited by the owner of the schema only: use the API.';
+    END IF;
+END
+$$;
+
+-- For roles that it was granted to, with the rights of the schema's owner: they need none to write to the tables. The door for SQL:
+-- SELECT rota.enqueue('send_welcome', '{"user_id": 7}'). Settings left out are the task's.
 CREATE FUNCTION rota.enqueue(
     task text, payload jsonb DEFAULT '{}', queue text DEFAULT NULL, priority integer DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, delay interval DEFAULT NULL, key text DEFAULT NULL, key_ttl interval DEFAULT '1 day',
     strict boolean DEFAULT false, max_attempts integer DEFAULT NULL, timeout interval DEFAULT NULL, owner text DEFAULT NULL,
     parents uuid[] DEFAULT '{}', on_parent_failure text DEFAULT 'cancel', triggered_by json DEFAULT NULL,
     id uuid DEFAULT NULL, digests text[] DEFAULT NULL  -- of a job with secrets, which are sealed for this id
-) RETURNS uuid LANGUAGE plpgsql AS $$
+) RETURNS uuid LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     t rota.task;
@@ -58,6 +73,10 @@ BEGIN
             HINT = 'A worker makes its tasks known when it starts. Known: ' ||
                    coalesce((SELECT string_agg(k.name, ', ' ORDER BY k.name) FROM rota.task k WHERE NOT k.system),
                             'none') || '.';
+    END IF;
+    IF t.system OR task = 'http_call' THEN PERFORM rota.expect_owner(task); END IF;
+    IF id IS NOT NULL AND EXISTS (SELECT FROM rota.jobs j WHERE j.id = enqueue.id) THEN
+        RAISE EXCEPTION 'job % exists', id USING ERRCODE = 'RT409';
     END IF;
     PERFORM rota.check_payload(task, t.payload_schema, payload);
     IF queue IS NOT NULL AND NOT EXISTS (SELECT FROM rota.queue q WHERE q.name = queue) THEN
@@ -90,6 +109,8 @@ BEGIN
     RETURN made.job_id;
 END
 $$;
+REVOKE ALL ON FUNCTION rota.enqueue(text, jsonb, text, integer, timestamptz, interval, text, interval, boolean, integer, interval, text,
+                                    uuid[], text, json, uuid, text[]) FROM PUBLIC;
 
 -- Enqueues every task that listens for an event, except those named and those that no code has any more. A task gets of the payload
 -- what it has parameters for.

@@ -38,6 +38,7 @@ BEGIN
         RAISE EXCEPTION 'the payload of job % is another one by now', target USING ERRCODE = 'RT409',
             HINT = 'Somebody has edited it: look at it again.';
     END IF;
+    IF j.task = 'http_call' OR EXISTS (SELECT FROM rota.task t WHERE t.name = j.task AND t.system) THEN PERFORM rota.expect_owner(j.task); END IF;
     SELECT t.payload_schema INTO of_schema FROM rota.task t WHERE t.name = j.task;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown task "%"', j.task USING ERRCODE = 'RT404', HINT = 'A worker makes its tasks known when it starts.';
@@ -72,8 +73,8 @@ BEGIN
 END
 $$;
 
--- History is written by the system only. To cancel or to retry a job writes some all the same, so these run with the rights of the
--- schema's owner, for those whom `rota migrate grant --as operate` lets.
+-- History is written by the system only, and what a job runs is decided by functions only. So these run with the rights of the
+-- schema's owner, for roles that `rota migrate grant --as operate` names.
 ALTER FUNCTION rota.cancel_job(uuid, text) SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 ALTER FUNCTION rota.retry_job(uuid) SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 ALTER FUNCTION rota.edit_job(uuid, json, json, json) SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
