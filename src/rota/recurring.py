@@ -16,6 +16,7 @@ from rota.errors import NotFound, UsageError
 from rota.model.duration import Duration, parse_duration
 from rota.model.job import MAX_KEY_BYTES
 from rota.model.options import RECURRING_METHODS, no_attribute
+from rota.model.secret import is_secret
 from rota.model.task import AlwaysRow, TaskSpec
 from rota.store import schedule_changes as store
 from rota.store.intake import Intake
@@ -51,6 +52,8 @@ class KeyTemplate:
         if missing := [name for name in self.names if name not in known]:
             has = ", ".join(known) or "none"
             raise UsageError(f"key={self.text!r} of task {spec.name!r} names {', '.join(missing)}: its parameters are {has}")
+        if secret := [name for name in self.names if is_secret(known[name])]:
+            raise UsageError(f"key={self.text!r} of task {spec.name!r} names {', '.join(secret)}, a secret: keys are shown")
         if not always:
             return replace(spec, recurring=True)
         if self.names:
@@ -170,6 +173,9 @@ class BoundRecurring(Generic[P, R]):
         payload, key = self._payload(args, kwargs)
         values = json.loads(payload)
         names = _NAMED.findall(condition)
+        fields = self.spec.payload.json_schema.get("properties", {})
+        if secret := [name for name in names if name in fields and is_secret(fields[name])]:
+            raise UsageError(f"condition={condition!r} names {', '.join(secret)}: a secret cannot be compared")
         if "%" in _NAMED.sub("", condition):
             raise UsageError(
                 f"condition={condition!r} has a % that names no argument, which drivers read differently: for LIKE write ~"

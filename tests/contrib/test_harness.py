@@ -10,13 +10,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from tests.support.wait import PATIENCE_S, wait_until
 
-from rota import Cancel, Context, Retry, Rota, Snooze
+from rota import Cancel, Context, Retry, Rota, Secret, Snooze
 from rota.contrib.testing.harness import Harness
 from rota.engine.drain import Drain
 from rota.errors import PayloadError, UsageError
+from rota.model import secret
 from rota.model.run import Run
 
 calls: list[Any] = []
@@ -32,6 +33,10 @@ class Order(BaseModel):
 async def send_welcome(ctx: Context, user_id: int, lang: str = "en") -> str:
     calls.append((user_id, lang, ctx.attempt))
     return "sent"
+
+
+@app.task
+async def charge(token: Secret) -> None: ...
 
 
 @app.task(queue="reports")
@@ -106,6 +111,15 @@ def test_it_works(rota: Harness) -> None:
     assert calls == [(1, "en", 1)]
     [job] = rota.jobs(send_welcome)
     assert (job.state, job.result, job.payload) == ("completed", "sent", {"user_id": 1})
+
+
+async def test_secrets_are_compared(rota: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secret, "_keys", ("k" * 40,))
+    await charge.aenqueue(token=SecretStr("canary"))
+    rota.assert_enqueued(charge, token=SecretStr("canary"))
+    with pytest.raises(AssertionError) as told:
+        rota.assert_enqueued(charge, token=SecretStr("other"))
+    assert "canary" not in str(told.value)
 
 
 async def test_it_works_in_an_event_loop(rota: Harness) -> None:

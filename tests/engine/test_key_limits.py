@@ -13,7 +13,7 @@ import pytest
 from tests.support.engine import Engine
 from tests.support.wait import NEVER_S, until
 
-from rota import Rota
+from rota import Rota, Secret
 from rota.contrib.testing.clock import Clock
 from rota.db.connection import connect_async
 from rota.errors import UsageError
@@ -308,8 +308,9 @@ def test_a_long_key_is_told_from_others_by_its_hash(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"concurrency_key": "{custmer}"}, "names 'custmer': its parameters are customer, tags"),
+        ({"concurrency_key": "{custmer}"}, "names 'custmer': its parameters are customer, tags, token"),
         ({"concurrency_key": "{tags}"}, "names 'tags', which is no text, number or boolean"),
+        ({"concurrency_key": "{token}"}, "names 'token', which is a secret"),
         ({"concurrency_key": "customer"}, "must name arguments in braces"),
         ({"concurrency_key": "{customer"}, "must name arguments in braces"),
         ({"concurrency_key": "{customer}\0"}, "is not a template"),
@@ -322,7 +323,7 @@ def test_a_long_key_is_told_from_others_by_its_hash(engine: Engine) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(limits: dict[str, Any], message: str) -> None:
-    def work(customer: str, tags: list[str]) -> None: ...
+    def work(customer: str, tags: list[str], token: Secret) -> None: ...
 
     with Rota("postgresql://nowhere") as app, pytest.raises(UsageError, match=message.replace("{", r"\{")):
         app.task(**limits)(work)

@@ -11,14 +11,16 @@ from typing import Any
 
 import psycopg
 import pytest
+from pydantic import SecretStr
 from tests.support import jobs as given
 from tests.support.recurring import HOUR, POLICY, WORKER, Rows
 from tests.support.wait import PATIENCE_S, wait_until
 
-from rota import Context, Rota
+from rota import Context, Rota, Secret
 from rota.contrib.testing.clock import Clock
 from rota.control import service
 from rota.errors import InvalidTransition, NotFound, PayloadError, UsageError
+from rota.model import secret
 from rota.model.filters import JobFilter
 from rota.model.ids import new_id
 from rota.store import runs, schedules
@@ -185,6 +187,20 @@ class TestKeys:
 
             @app.recurring(key=key)
             def fetch(feed_id: int) -> None: ...
+
+    @pytest.mark.req("T07")
+    def test_a_secret_is_in_no_key_and_no_condition(self, app: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(secret, "_keys", ("k" * 40,))
+        with pytest.raises(UsageError, match="names token, a secret: keys are shown"):
+
+            @app.recurring(key="feed:{token}")
+            def fetch(token: Secret) -> None: ...
+
+        @app.recurring(key="all")
+        def renew(token: Secret) -> None: ...
+
+        with pytest.raises(UsageError, match="names token: a secret cannot be compared"):
+            renew.sync_enabled("%(token)s = 'x'", token=SecretStr("x"))
 
     def test_keys_that_are_too_long_are_refused(self, app: Rota) -> None:
         @app.recurring(key="{name}")

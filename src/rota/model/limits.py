@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from rota.errors import UsageError
 from rota.model.duration import parse_duration, show_duration
+from rota.model.secret import is_secret
 
 MAX_STARTS = 1_000_000
 MAX_TEMPLATE_BYTES = 200
@@ -102,6 +103,8 @@ def check_concurrency_key(template: str, json_schema: Mapping[str, Any], *, task
                 f"concurrency_key={template!r} of task {task!r} names {name!r}, which is no text, number or boolean: "
                 "a key is made of those"
             )
+        if is_secret(known[name]):
+            raise UsageError(f"concurrency_key={template!r} of task {task!r} names {name!r}, which is a secret: keys are shown")
 
 
 def _is_compound(schema: Mapping[str, Any], root: Mapping[str, Any]) -> bool:

@@ -328,6 +328,11 @@ class ConcealedStr(SecretStr):
     """A secret that is stored without a key, too, where `app.env` is `local`."""
 
 
+def is_secret(schema: Any) -> bool:
+    """Return whether a field with this JSON schema has a secret, as it is or inside."""
+    return MARK in json.dumps(schema)
+
+
 def _mark(schema: dict[str, Any]) -> None:
     schema[MARK] = True
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ from rota.events import Events, RunRaised
 from rota.model.duration import Duration, parse_duration
 from rota.model.filters import JobFilter
 from rota.model.task import TaskSpec
+from rota.model.vault import records_of
 from rota.store import tasks
 from rota.store.jobs_read import JobRecord
 from rota.task import BoundTask
@@ -35,6 +35,8 @@ from rota.task import BoundTask
 SHOWN = 20  # jobs in the message of a failed assertion
 
 _COLUMNS = sql.SQL(", ").join(sql.Identifier(field.name) for field in dataclasses.fields(JobRecord))
+_STORED = """SELECT payload::text FROM rota.job WHERE id = %(id)s
+             UNION ALL SELECT payload::text FROM rota.run WHERE job_id = %(id)s AND final"""
 _ALL_JOBS = sql.SQL("SELECT {} FROM rota.jobs ORDER BY id").format(_COLUMNS)
 
 
@@ -160,8 +162,13 @@ class Harness:
         for name in arguments:
             if name not in parameters:
                 raise UsageError(f"{spec.name} has no parameter {name!r}; it has: {', '.join(parameters) or 'none'}")
-        calls = (_arguments(spec, job) for job in self.jobs(spec.name))
+        calls = (_arguments(spec, job, self._stored(job)) for job in self.jobs(spec.name))
         return sum(all(name in call and call[name] == value for name, value in arguments.items()) for call in calls)
+
+    def _stored(self, job: JobRecord) -> str:
+        """The payload with its secrets, which lists of jobs do not show."""
+        row = self._conn.execute(_STORED, {"id": job.id}).fetchone()
+        return "{}" if row is None else str(row[0])
 
     def _describe(self, spec: TaskSpec) -> str:
         """What was enqueued instead, for messages."""
@@ -172,7 +179,7 @@ class Harness:
         if not of_task:
             others = ", ".join(f"{name} ({count})" for name, count in Counter(job.task for job in jobs).items())
             return f"what was enqueued is of other tasks: {others}"
-        lines = [f"  {_call(spec.name, _arguments(spec, job))} {job.state}" for job in of_task[:SHOWN]]
+        lines = [f"  {_call(spec.name, _arguments(spec, job, self._stored(job)))} {job.state}" for job in of_task[:SHOWN]]
         more = [f"  and {len(of_task) - SHOWN} more"] if len(of_task) > SHOWN else []
         return "\n".join(["the jobs of this task are:", *lines, *more])
 
@@ -197,11 +204,11 @@ def _parameters(spec: TaskSpec) -> dict[str, inspect.Parameter]:
     return {each.name: each for each in parameters[1 if spec.wants_context else 0 :]}
 
 
-def _arguments(spec: TaskSpec, job: JobRecord) -> dict[str, Any]:
-    """What the handler is called with: the payload, and the defaults of what is not in it."""
+def _arguments(spec: TaskSpec, job: JobRecord, stored: str) -> dict[str, Any]:
+    """What the handler is called with: the payload as it is stored, and the defaults of what is not in it."""
     given: dict[str, Any] = job.payload
     with suppress(PayloadError):  # enqueued by SQL that went past the schema: it is shown as it is
-        given = spec.payload.decode(json.dumps(job.payload))
+        given = spec.payload.decode(stored, records_of(spec.name, job=job.id, owner=job.owner, schedule=job.schedule_id))
     defaults = {name: each.default for name, each in _parameters(spec).items() if each.default is not each.empty}
     return {**defaults, **given}
 
