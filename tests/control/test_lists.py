@@ -145,13 +145,15 @@ class TestList:
             with pytest.raises(UsageError, match="cannot store"):
                 JobFilter(text=text)
 
-    async def test_counts_are_capped(self, conn: Conn, aconn: AConn) -> None:
+    async def test_counts_are_capped_where_more_than_states_is_asked_for(self, conn: Conn, aconn: AConn) -> None:
         given.declare(conn, "work")
         for _ in range(5):
             given.enqueue(conn)
         assert str(await service.count_jobs(aconn, JobFilter())) == "5"
         assert str(await service.count_jobs(aconn, JobFilter(), cap=5)) == "5"
-        assert str(await service.count_jobs(aconn, JobFilter(), cap=4)) == "4+"
+        assert str(await service.count_jobs(aconn, JobFilter(), cap=4)) == "5"
+        assert str(await service.count_jobs(aconn, JobFilter(task="work"), cap=5)) == "5"
+        assert str(await service.count_jobs(aconn, JobFilter(task="work"), cap=4)) == "4+"
 
 
 class TestShow:

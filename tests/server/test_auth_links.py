@@ -190,20 +190,24 @@ async def test_every_address_is_the_same_work(
     execute = psycopg.AsyncCursor.execute
 
     async def counting(self: Any, query: Any, *args: Any, **options: Any) -> Any:
-        statements.append(query)
+        if query:  # an empty one tries whether a connection works
+            statements.append(query)
         return await execute(self, query, *args, **options)
 
     monkeypatch.setattr(psycopg.AsyncCursor, "execute", counting)
-    monkeypatch.setattr(mailing.state.outbox, "send", lambda mail: None)
+    monkeypatch.setattr("rota.server.routes.auth._mail", no_mail)  # what follows the answer is not waited for
     seen = []
     for email in (ADA, "nobody@example.org", *[ADA] * 3):
         statements.clear()
         before = written(conn)
         await ask(mailing, email)
         seen.append((list(statements), written(conn) > before))
-    assert all(each == seen[0] for each in seen)
+    assert [each for each in seen if each != seen[0]] == []
     assert len(seen[0][0]) == 1
     assert seen[0][1]
+
+
+async def no_mail(*_: object) -> None: ...
 
 
 def written(conn: psycopg.Connection[Any]) -> int:
