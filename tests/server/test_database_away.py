@@ -19,10 +19,11 @@ from tests.support.serving import Serving, serving, settings_for
 from tests.support.wait import EVERY_S, NEVER_S, PATIENCE_S, until
 
 from rota import Rota
+from rota.control import audit
 from rota.db.embedded import EmbeddedPostgres
 from rota.errors import DatabaseError
 from rota.server import state
-from rota.server.routes import auth
+from rota.server.refusals import write_refusals
 from rota.server.state import State, state_of
 
 pytestmark = pytest.mark.req("H09")
@@ -100,19 +101,21 @@ async def test_sessions_with_a_server_that_became_a_standby_are_replaced(serve: 
         assert [await ask_for_link() for _ in range(3)] == [503, 200, 200]
 
 
-async def test_what_cannot_be_recorded_after_the_answer_does_not_cut_the_client_off(
+async def test_what_cannot_be_recorded_later_is_logged_and_harms_no_request(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(*_: Any) -> None:
         raise DatabaseError("it is away")
 
-    monkeypatch.setattr(auth, "record", fail)
+    monkeypatch.setattr(audit, "record_many", fail)
     async with serve() as server:
         for _ in range(2):
-            async with server.client.post("/auth/magic-link", json={"email": ADA}) as answer:
-                assert answer.status == 200
-        await until(lambda: "could not be recorded" in caplog.text)
-    assert "Exception in ASGI application" not in caplog.text
+            async with server.client.get("/auth/me") as answer:
+                assert answer.status == 401
+        await write_refusals(server.state)
+        assert "1 kinds of refused requests could not be recorded: it is away" in caplog.text
+        async with server.client.get("/auth/me") as answer:
+            assert answer.status == 401
 
 
 async def test_a_statement_that_takes_too_long_is_given_up(server: Serving, ada: dict[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""Refused requests in the audit: failed sign-ins, missing credentials, missing permission.
+"""What strangers do, in the audit: refused requests, failed sign-ins, sign-in links that were mailed.
 
-Anybody can have requests refused, as many as they like. So they are counted here, and written once a minute: at most `ROWS` rows,
-each with a count, and one for all the rest.
+Anybody can send as many of these as they like. So they are counted here, and written once a minute: at most `ROWS` rows, each
+with a count, and one for all the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger("rota.server")
 
 
 class Refusal(NamedTuple):
-    """Requests that were refused alike. The path is the route's, without what stands in for its parameters."""
+    """Requests that were answered alike. The path is the route's, without what stands in for its parameters."""
 
     account_id: UUID | None
     actor: str
