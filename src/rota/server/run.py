@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rota.server.state import State
 
 KEEP_ALIVE_S = 65  # longer than proxies keep a connection for another request
-REQUESTS_S = 5.0  # for the requests at hand when the jobs have used up jobs.shutdown_timeout_s
+REQUESTS_S = 10.0  # for the requests at hand when the jobs have used up jobs.shutdown_timeout_s
 UNREAD_S = 1.0  # for clients that do not read the end of their answer, once everything else has ended
 
 log = logging.getLogger("rota.server")
