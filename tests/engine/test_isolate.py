@@ -15,7 +15,7 @@ from tests.support.command import environment
 from tests.support.engine import Engine
 from tests.support.isolated import app
 from tests.support.processes import WorkerProcess
-from tests.support.wait import until, wait_until
+from tests.support.wait import PATIENCE_S, until, wait_until
 
 from rota.errors import UsageError
 from rota.events import RunsFinished
@@ -184,7 +184,7 @@ def test_handlers_of_the_script_itself(engine: Engine, tmp_path: Path, how: str)
     script = tmp_path / "my_script.py"
     script.write_text(SCRIPT + "\nif __name__ == '__main__':\n    asyncio.run(main())\n")
     command = [sys.executable, *([str(script)] if how == "path" else ["-m", "my_script"]), engine.dsn]
-    subprocess.run(command, cwd=tmp_path, env=environment(), timeout=60, check=True)
+    subprocess.run(command, cwd=tmp_path, env=environment(), timeout=PATIENCE_S, check=True)
     assert engine.count("rota.run WHERE outcome = 'completed'") == 1
 
 

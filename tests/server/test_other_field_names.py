@@ -20,6 +20,7 @@ from tests.support.people import Headers
 from tests.support.processes import ended_after, until
 from tests.support.serving import Serving
 from tests.support.shop import Shop
+from tests.support.wait import PATIENCE_S
 
 from rota.server import other_names, schemas
 from rota.server.fields import Body
@@ -232,7 +233,7 @@ def test_the_local_environment_and_its_curl_lines_work(tmp_path: Path, dsn: str)
     with ended_after(command.start("server", "--port", str(port), cwd=tmp_path, env=env)):
         until(lambda: is_ready(port), why="to be ready")
         script = SCRIPT.replace("8080", str(port))
-        done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"\{.*\}401401", done.stdout)
     shown = json.loads((tmp_path / "shown").read_text())

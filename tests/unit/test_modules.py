@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import command
+from tests.support.wait import PATIENCE_S
 
 from rota import Rota
 from rota.cli.locate import need_app
@@ -173,6 +174,6 @@ if __name__ == "__main__":
 def test_a_script_is_not_run_a_second_time_by_a_module_that_imports_it(arguments: list[str], project: Path) -> None:
     write(project, app=SCRIPT, timetable=TASK.format(name="digest"))
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=project, env=command.environment(), capture_output=True, text=True, timeout=60
+        [sys.executable, *arguments], cwd=project, env=command.environment(), capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert (done.stdout, done.returncode) == ("run as __main__\ntasks ['digest']\n", 0), done.stderr

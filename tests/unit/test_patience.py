@@ -23,6 +23,7 @@ WAITS = {
     "wait_ready",
     "wait_until",
 }
+OTHERS = {"check_call", "check_output", "create_connection", "run", "urlopen"}  # their other numbers are no times
 DEADLINES = {"deadline_s", "timeout", "within"}
 CLOCKS = {"monotonic", "perf_counter", "time"}
 SHORTEST_S = 1.0  # what is shorter is a pause between two looks
@@ -31,6 +32,7 @@ LINES = [
     "await engine.ended(id, deadline_s=5)",
     "event.wait(timeout=10)",
     "asyncio.timeout(3)",
+    "subprocess.run(['rota', 'worker'], timeout=60)",
     "assert time.monotonic() - began < 5",
     "assert 1 <= time.monotonic() - began < 20",
 ]
@@ -39,8 +41,9 @@ LINES = [
 def impatient(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Find deadlines that a slow machine may reach, and elapsed times with an upper limit."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _name(node) in WAITS:
-            values = [*node.args, *(each.value for each in node.keywords if each.arg in DEADLINES)]
+        if isinstance(node, ast.Call) and _name(node) in WAITS | OTHERS:
+            values = [each.value for each in node.keywords if each.arg in DEADLINES]
+            values += node.args if _name(node) in WAITS else []
             for seconds in filter(None, map(_number, values)):
                 if SHORTEST_S <= seconds < PATIENCE_S:
                     yield node.lineno, f"a deadline of {seconds} s: leave it out, or write PATIENCE_S"
