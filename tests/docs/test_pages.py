@@ -109,20 +109,6 @@ class TestDecisions:
             assert f"[{note.name[:4]}]({note.name}) | " in index
         assert [note.name[:4] for note in notes] == sorted({note.name[:4] for note in notes}), "two have the same number"
 
-    @pytest.mark.parametrize(
-        ("note", "words"),
-        [
-            ("0001-postgresql-and-nothing-else.md", ["Redis", "pg_cron", "What lost"]),
-            ("0012-cron-and-time-zones.md", ["cronsim", "croniter", "APScheduler", "What lost"]),
-            ("0027-state-machine.md", ["waiting", "queued", "running", "completed", "failed", "canceled", "What lost"]),
-            ("0026-idempotency.md", ["Idempotency-Key", "rota.job_key", "rota.occurrence", "What lost"]),
-            ("0011-what-is-not-promised.md", ["Exactly-once execution", "Sub-second schedules"]),
-        ],
-    )
-    def test_what_had_to_be_decided_is_written_down_with_what_lost(self, note: str, words: list[str]) -> None:
-        text = text_of(f"decisions/{note}")
-        assert [word for word in words if word not in text] == []
-
 
 @pytest.mark.req("X03")
 class TestBehaviour:
