@@ -175,3 +175,26 @@ def test_a_job_that_is_not_stored_yet_does_not_show_its_secrets(make_app: MakeAp
 def test_the_table_refuses_a_secret_that_was_not_sealed(engine: Engine, make_app: MakeApp) -> None:
     with make_app() as app, pytest.raises(Exception, match="job_payload_sealed"):
         engine.enqueue("http_call", json.loads(app.call("https://example.org/", body="canary-body").payload))
+
+
+async def test_jobs_that_are_copied_in_bulk_are_sealed_each_for_itself(
+    app: Rota, engine: Engine, server: Outside, work: Work
+) -> None:
+    calls = [app.call(server.url, headers={"Authorization": BEARER}, body=f"body {n}") for n in range(60)]
+    jobs = await app.aenqueue_many(calls)
+    assert len({stored(engine, job.id)["headers"]["Authorization"] for job in jobs}) == 60
+    async with work(app):
+        await engine.ended(*(job.id for job in jobs))
+    assert {got.headers["authorization"] for got in server.got} == {BEARER}
+    assert sorted(got.body for got in server.got) == sorted(f"body {n}".encode() for n in range(60))
+
+
+async def test_a_repeated_request_of_an_operator_is_known(app: Rota, engine: Engine, server: Outside, work: Work) -> None:
+    await app.control.sync_definitions()
+    call = {"url": server.url, "headers": {"Authorization": BEARER}}
+    first, created = await app.control.enqueue("http_call", call, key="k")
+    assert await app.control.enqueue("http_call", call, key="k") == (first, False)
+    assert created
+    async with work(app):
+        await engine.ended(first)
+    assert [got.headers["authorization"] for got in server.got] == [BEARER]
