@@ -211,6 +211,16 @@ class TestRefused:
             await edit_job(aconn, id, changes={"hidden": hidden}, editor=BY)
         with pytest.raises(psycopg.DatabaseError, match="a secret that is not encrypted"):
             made.enqueue(conn, payload={"hidden": hidden})
+        nested = {
+            "$defs": {"Inner": schema},
+            "properties": {"inner": {"$ref": "#/$defs/Inner"}, "all": {"items": {"$ref": "#/$defs/Inner"}}},
+        }
+        for value in ({"inner": {"hidden": hidden}}, {"all": [{"hidden": None}, {"hidden": hidden}]}):
+            conn.execute("UPDATE rota.task SET payload_schema = %s", [json.dumps(nested)])
+            with pytest.raises(psycopg.DatabaseError, match="a secret that is not encrypted"):
+                conn.execute("SELECT rota.enqueue('work', %s)", [json.dumps(value)])
+        conn.execute("SELECT rota.enqueue('work', %s)", [json.dumps({"inner": {"name": "plain", "hidden": None}})])
+        conn.execute("UPDATE rota.task SET payload_schema = %s", [json.dumps(schema)])
         stored = json.loads(json.dumps(hidden).replace("canary", "rota-secret:12345678:job:x"))
         await edit_job(aconn, id, changes={"hidden": stored}, editor=BY)
         assert "canary" not in str(conn.execute("SELECT j, e FROM rota.job j, rota.job_edit e").fetchall())

@@ -19,10 +19,8 @@ from rota.model.job import MAX_KEY_BYTES, check_on_parent_failure
 from rota.model.retry import check_max_attempts
 from rota.model.secret import DRAFT, Record
 from rota.model.task import check_priority
-from rota.model.vault import payload_digests, plain_secrets, seal_payload
+from rota.model.vault import payload_digests, seal_payload
 from rota.store import jobs_change, schedule_reads
-
-WITHOUT_CODE = "Only a process that has the task's code can do that: use one of its commands, or its server."
 
 
 async def enqueue(
@@ -96,8 +94,12 @@ async def check_task(conn: AsyncConn, task: str, payload: dict[str, Any]) -> Non
         raise PayloadError(f"payload of {task!r} lacks {', '.join(missing)}")
     if schema.get("additionalProperties") is False and (unknown := payload.keys() - schema.get("properties", {}).keys()):
         raise PayloadError(f"task {task!r} has no parameter {', '.join(sorted(unknown))}")
-    if plain := plain_secrets(schema, payload):
-        raise PayloadError(f"payload of {task!r} has secrets that cannot be encrypted here: {', '.join(plain)}. {WITHOUT_CODE}")
+    try:
+        await jobs_change.check_payload(conn, task, json.dumps(schema), json.dumps(payload))
+    except psycopg.DatabaseError as error:
+        if (refused := refusal(error)) is not None:
+            raise refused from error
+        raise
 
 
 def refusal(error: psycopg.DatabaseError) -> RotaError | None:

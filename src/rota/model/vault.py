@@ -16,7 +16,6 @@ from rota.errors import PayloadError
 from rota.model.redact import HIDDEN
 from rota.model.secret import (
     DRAFT,
-    MARK,
     NO_KEY,
     OPEN,
     SEALED,
@@ -126,20 +125,6 @@ def payload_digests(text: str) -> list[str] | None:
         return None
     plain = _walk(json.loads(text), lambda value, _: "\0" + undraft(value) if value.startswith(DRAFT) else value)
     return digests(json.dumps(plain, sort_keys=True).encode())
-
-
-def plain_secrets(schema: Mapping[str, Any], payload: Mapping[str, Any]) -> list[str]:
-    """Return the members that have a secret in clear, by the JSON schema of their task: without its code nobody can seal them."""
-    marked = [name for name, each in schema.get("properties", {}).items() if MARK in json.dumps(each) and name in payload]
-    plain: set[str] = set()
-
-    def note(value: str, field: str) -> str:
-        if not is_token(value):
-            plain.add(field.split("/")[1])
-        return value
-
-    _walk({name: payload[name] for name in marked}, note)
-    return sorted(plain)
 
 
 def hide_drafts(text: str) -> str:

@@ -76,6 +76,11 @@ async def enqueue(conn: AsyncConn, **values: Any) -> UUID:
     return row[0]  # type: ignore[no-any-return]
 
 
+async def check_payload(conn: AsyncConn, task: str, schema: str, payload: str) -> None:
+    """Refuse a payload by the rules of the door for SQL: a secret in clear, above all."""
+    await conn.execute(SQL["jobs_change_check_payload"], {"task": task, "schema": schema, "payload": payload})
+
+
 async def is_new(conn: AsyncConn, id: UUID) -> bool:
     """Whether a job was created in the transaction that is open here."""
     return await (await conn.execute(SQL["jobs_change_is_new"], {"id": id})).fetchone() == (True,)

@@ -4,3 +4,4 @@ DROP FUNCTION rota.emit(text, jsonb, json, text[]);
 DROP FUNCTION rota.enqueue(text, jsonb, text, integer, timestamptz, interval, text, interval, boolean, integer, interval, text, uuid[], text, json, uuid, text[]);
 DROP FUNCTION rota.expect_owner(text);
 DROP FUNCTION rota.check_payload(text, json, jsonb);
+DROP FUNCTION rota.has_plain_secret(jsonb, jsonb, jsonb, integer);

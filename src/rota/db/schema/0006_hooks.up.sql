@@ -1,5 +1,38 @@
 -- What SQL can do: enqueue jobs, and tell events of the application's own, for which tasks listen.
 
+-- Whether a value has a secret in clear, by its JSON schema; `root` has what that refers to.
+CREATE FUNCTION rota.has_plain_secret(schema jsonb, root jsonb, value jsonb, depth integer DEFAULT 0) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    each record;
+BEGIN
+    IF jsonb_typeof(schema) IS DISTINCT FROM 'object' OR coalesce(jsonb_typeof(value), 'null') = 'null' THEN RETURN false; END IF;
+    IF depth > 600 THEN RETURN true; END IF;
+    IF schema ? 'x-rota-secret' THEN
+        RETURN jsonb_path_exists(value, '$.** ? (@.type() == "string" && !(@ starts with "rota-secret:" || @ starts with "rota-open:"))');
+    END IF;
+    IF schema ? '$ref' AND rota.has_plain_secret(root #> string_to_array(substr(schema ->> '$ref', 3), '/'), root, value, depth + 1) THEN
+        RETURN true;
+    END IF;
+    FOR each IN SELECT a.value AS schema FROM jsonb_array_elements(
+            coalesce(schema -> 'anyOf', '[]') || coalesce(schema -> 'oneOf', '[]') || coalesce(schema -> 'allOf', '[]')) a (value) LOOP
+        IF rota.has_plain_secret(each.schema, root, value, depth + 1) THEN RETURN true; END IF;
+    END LOOP;
+    IF jsonb_typeof(value) = 'object' THEN
+        FOR each IN SELECT m.value, coalesce(schema -> 'properties' -> m.key, schema -> 'additionalProperties') AS schema
+                    FROM jsonb_each(value) m LOOP
+            IF rota.has_plain_secret(each.schema, root, each.value, depth + 1) THEN RETURN true; END IF;
+        END LOOP;
+    ELSIF jsonb_typeof(value) = 'array' THEN
+        FOR each IN SELECT m.value, coalesce(schema -> 'prefixItems' -> (m.at - 1)::integer, schema -> 'items') AS schema
+                    FROM jsonb_array_elements(value) WITH ORDINALITY m (value, at) LOOP
+            IF rota.has_plain_secret(each.schema, root, each.value, depth + 1) THEN RETURN true; END IF;
+        END LOOP;
+    END IF;
+    RETURN false;
+END
+$$;
+
 -- Refuses a payload that a task with this schema could not take, as far as SQL can tell: its names, not its types.
 CREATE FUNCTION rota.check_payload(of_task text, of_schema json, payload jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -27,10 +60,9 @@ BEGIN
     END IF;
     -- What is marked as a secret (model/secret.py) is encrypted by the task's own code, and must not be stored without.
     IF strpos(of_schema::text, 'x-rota-secret') > 0 THEN
-        SELECT string_agg(quote_ident(p.key), ', ') INTO missing
-        FROM json_each(of_schema -> 'properties') AS p
-        WHERE strpos(p.value::text, 'x-rota-secret') > 0 AND jsonb_path_exists(
-            payload -> p.key, '$.** ? (@.type() == "string" && !(@ starts with "rota-secret:" || @ starts with "rota-open:"))');
+        SELECT string_agg(quote_ident(p.key), ', ' ORDER BY p.key) INTO missing
+        FROM jsonb_each(of_schema::jsonb -> 'properties') AS p
+        WHERE rota.has_plain_secret(p.value, of_schema::jsonb, payload -> p.key);
         IF missing IS NOT NULL THEN
             RAISE EXCEPTION 'payload of "%" has a secret that is not encrypted: %', of_task, missing USING ERRCODE = 'RT422',
                 HINT = 'Only the application can encrypt it: do this where its code is at hand.';

@@ -31,6 +31,9 @@ SELECT rota.enqueue(
     parents => %(parents)s::uuid[], on_parent_failure => %(on_parent_failure)s, triggered_by => %(triggered_by)s,
     id => %(id)s, digests => %(digests)s)
 
+-- name: jobs_change_check_payload
+SELECT rota.check_payload(%(task)s, %(schema)s::json, %(payload)s::jsonb)
+
 -- name: jobs_change_is_new
 -- Whether the job came into being in this transaction, whose time is the same throughout.
 SELECT created_at = rota.now() FROM rota.job WHERE id = %(id)s
