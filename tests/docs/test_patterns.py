@@ -6,7 +6,7 @@ import ast
 import importlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +21,7 @@ from rota.contrib.testing.harness import harness
 
 pytestmark = pytest.mark.req("Q17", "X03")
 
+MODULES = ("app", "elsewhere", "patterns")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "handlers.md"
 Conn = psycopg.Connection[Any]
 
@@ -117,21 +118,16 @@ class Page:
 
 
 @pytest.fixture
-def read(tmp_path: Path, dsn: str, conn: Conn, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Page]:
-    """Read the page into an empty folder."""
+def read(tmp_path: Path, dsn: str, conn: Conn, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Page]]:
+    """Read the page into an empty folder; its modules are gone afterwards."""
     monkeypatch.setenv("ROTA_DATABASE_URL", dsn)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for name in ("app", "elsewhere", "patterns"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr("builtins._step", None, raising=False)
-
-    def read(more: str = "") -> Page:
-        page = Page(tmp_path, conn, more)
-        for name in ("app", "elsewhere", "patterns"):
-            monkeypatch.setitem(sys.modules, name, sys.modules[name])
-        return page
-
-    return read
+    before = {name: sys.modules.pop(name) for name in MODULES if name in sys.modules}
+    yield lambda more="": Page(tmp_path, conn, more)
+    for name in MODULES:
+        sys.modules.pop(name, None)
+    sys.modules.update(before)
 
 
 @pytest.mark.parametrize("task", EFFECTS)
