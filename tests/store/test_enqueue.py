@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import multiprocessing
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.errors import AdminShutdown
 from psycopg.rows import dict_row
 from tests.support.callers import CALLERS
-from tests.support.wait import PATIENCE_S
+from tests.support.wait import PATIENCE_S, wait_until
 
 from rota import Enqueued, Retry, Rota
 from rota.config import load_settings
@@ -31,6 +34,7 @@ from rota.errors import (
 )
 from rota.model.duration import parse_duration
 from rota.model.ids import new_id
+from rota.store import intake
 from rota.store.jobs import COPY_FROM
 
 MANY = COPY_FROM * 3
@@ -488,6 +492,45 @@ class TestDatabaseAway:
 
             with app._intake._connections.connection(), pytest.raises(DatabaseError, match="the 1 of the pool are busy"):
                 work.enqueue()
+
+    @pytest.mark.parametrize("many", [1, 3, MANY])
+    def test_an_enqueue_whose_session_ends_meanwhile_is_repeated(self, app, work, conn, dsn, many):
+        def store() -> list[Enqueued]:
+            return app.enqueue_many([work.job(n) for n in range(many)]) if many > 1 else [work.enqueue(0)]
+
+        def astore() -> list[Enqueued]:
+            async def store() -> list[Enqueued]:
+                jobs = [work.job(n) for n in range(many)]
+                done = await app.aenqueue_many(jobs) if many > 1 else [await work.aenqueue(0)]
+                await app._intake._connections.aclose()
+                return done
+
+            return asyncio.run(store())
+
+        for each in (store, astore):
+            with psycopg.connect(dsn) as other, ThreadPoolExecutor() as threads:
+                other.execute("LOCK TABLE rota.job")
+                storing = threads.submit(each)
+                waits = "SELECT pid FROM pg_locks WHERE NOT granted AND relation = 'rota.job'::regclass"
+                [(pid,)] = wait_until(lambda: conn.execute(waits).fetchall())  # noqa: B023
+                conn.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+                other.commit()
+                assert len({str(job.id) for job in storing.result(PATIENCE_S)}) == many
+        assert count(conn) == 2 * many
+
+    def test_what_was_stored_before_its_session_ended_is_not_stored_again(self, app, work, conn, monkeypatch):
+        end = AdminShutdown("terminating connection due to administrator command")
+        carry_out = intake.carry_out
+
+        def store_and_fail(carrier, steps):
+            monkeypatch.setattr(intake, "carry_out", carry_out)
+            carry_out(carrier, steps)
+            raise end
+
+        monkeypatch.setattr(intake, "carry_out", store_and_fail)
+        with pytest.raises(DatabaseError, match="terminating connection"):
+            work.enqueue(0)
+        assert count(conn) == 1
 
     def test_no_enqueue_fails_when_connections_were_cut(self, app, work, conn):
         for n in range(3):

@@ -128,8 +128,19 @@ def answer_within(conn: AsyncConn, seconds: float) -> Iterator[None]:
 
     Cancelling the statement instead would wait for the same peer that does not answer.
     """
-    timer = asyncio.get_running_loop().call_later(seconds, cut, conn)
+    is_late = False
+
+    def give_up() -> None:
+        nonlocal is_late
+        is_late = True
+        cut(conn)
+
+    timer = asyncio.get_running_loop().call_later(seconds, give_up)
     try:
         yield
+    except psycopg.OperationalError as error:
+        if is_late:
+            raise psycopg.errors.ConnectionTimeout(f"no answer within {seconds:g} s") from error
+        raise
     finally:
         timer.cancel()

@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import TracebackType
 
 import psycopg
+from psycopg_pool import PoolTimeout
 
+from rota.db.connection import is_disconnect
 from rota.errors import DatabaseError, NotMigrated
 
 _UNDEFINED = {"3F000", "42883", "42P01", "42703"}  # no such schema, function, table, column
+_ENDED = "terminating connection due to administrator command"  # as libpq tells it when it was reading nothing
 _AWAY = {"57P01", "57P02", "57P03", "25006", "53300"}  # shut down, crashed, starting, a standby, full
 
 
@@ -25,10 +28,19 @@ class Explained:
 explained = Explained()
 
 
-def was_cut(error: BaseException) -> bool:
-    """Say whether a statement failed because PostgreSQL ended its session, not because it is away or does not answer."""
+def was_lost(error: BaseException) -> bool:
+    """Say whether a statement failed because its connection broke, and not because there was none or no answer came in time."""
     cause = error.__cause__ if isinstance(error, DatabaseError) else error
-    return isinstance(cause, psycopg.OperationalError) and (_state(cause) == "57P01" or "terminating connection" in str(cause))
+    return cause is not None and is_disconnect(cause) and not isinstance(cause, PoolTimeout | psycopg.errors.ConnectionTimeout)
+
+
+def was_ended(error: BaseException) -> bool:
+    """Say whether a statement failed because PostgreSQL ended its session: it is undone, or it was done before that.
+
+    A connection that breaks says less: the statement may still be running.
+    """
+    cause = error.__cause__ if isinstance(error, DatabaseError) else error
+    return isinstance(cause, psycopg.OperationalError) and (_state(cause) == "57P01" or _ENDED in str(cause))
 
 
 def not_migrated(error: Exception) -> NotMigrated | None:

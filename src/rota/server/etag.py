@@ -12,15 +12,12 @@ import re
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-import psycopg
 from fastapi import Header, Request, Response
 from fastapi.routing import APIRoute
 
 from rota.control.versions import version_of
-from rota.db.failures import was_cut
-from rota.errors import DatabaseError, UsageError
-
-TRIES = 3
+from rota.errors import UsageError
+from rota.server.reading import repeat_read
 
 _TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
 _LIST = re.compile(r'\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*)*')
@@ -34,7 +31,7 @@ class TaggedRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def answer(request: Request) -> Response:
-            response = await (_read(handle, request) if request.method == "GET" else handle(request))
+            response = await (repeat_read(lambda: handle(request)) if request.method == "GET" else handle(request))
             version = response.headers.get("etag")
             if version is not None or (response.status_code == 200 and request.method == "GET"):
                 digest = hashlib.sha256(response.body).hexdigest()[:16]
@@ -47,17 +44,6 @@ class TaggedRoute(APIRoute):
             return response
 
         return answer
-
-
-async def _read(handle: Callable[[Request], Coroutine[Any, Any, Response]], request: Request) -> Response:
-    """Answer a GET, again if PostgreSQL ended the session in the middle of it: reading can be repeated, changes cannot."""
-    for _ in range(TRIES - 1):
-        try:
-            return await handle(request)
-        except (DatabaseError, psycopg.OperationalError) as error:
-            if not was_cut(error):
-                raise
-    return await handle(request)
 
 
 def tag(response: Response, record: Any) -> None:

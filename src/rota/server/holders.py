@@ -8,6 +8,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from rota.db.connection import AsyncConn
+from rota.server.reading import repeat_read
 from rota.server.together import Together
 from rota.store import accounts, api_tokens
 from rota.store.accounts import Holder
@@ -28,8 +29,11 @@ class Holders:
         self, look_up: Callable[[AsyncConn, Sequence[Credential]], Awaitable[dict[Credential, Holder]]]
     ) -> Together[Credential, Holder | None]:
         async def do(asked: Sequence[Credential]) -> list[Holder | None]:
-            async with self._connection() as conn:
-                found = await look_up(conn, list(set(asked)))
+            async def read() -> dict[Credential, Holder]:
+                async with self._connection() as conn:
+                    return await look_up(conn, list(set(asked)))
+
+            found = await repeat_read(read)
             return [found.get(each) for each in asked]
 
         return Together(do)

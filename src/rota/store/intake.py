@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 import warnings
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -13,11 +14,12 @@ from psycopg import AsyncConnection
 from psycopg.errors import DeadlockDetected
 
 from rota.db.carriers import AsyncPsycopgCarrier, PsycopgCarrier, async_carrier_of, carrier_of
-from rota.db.failures import explained
+from rota.db.failures import explained, was_ended
 from rota.db.pool import Connections
 from rota.db.steps import AsyncCarrier, Carrier, Steps, atomically, carry_out, carry_out_async
-from rota.errors import UnknownQueue, UsageError, did_you_mean
+from rota.errors import DatabaseError, UnknownQueue, UsageError, did_you_mean
 from rota.model.batch import Batch, kept
+from rota.model.ids import new_id_text
 from rota.model.job import Enqueued, JobSettings, NewJob
 from rota.model.limits import NO_LIMITS, QueueLimits
 from rota.store import jobs
@@ -25,8 +27,10 @@ from rota.store import jobs
 Result = TypeVar("Result")
 
 # Parents are locked in one order and so are jobs that end, but a job may be a parent here and a child there. PostgreSQL has undone
-# all of an enqueue that it ends for that; in a transaction of our own it is done again, while in the caller's only they can.
-DEADLOCKS = 3
+# all of an enqueue that it ends for that, and nearly always of one whose session it ends. In a transaction of our own it is done
+# again, while in the caller's only they can.
+TRIES = 4
+ENDING_S = 0.05  # from the end of one session until others that end with it have said so, and are not used again
 
 
 class Intake:
@@ -41,18 +45,18 @@ class Intake:
     def insert(self, job: NewJob, conn: Any = None) -> Enqueued:
         """Stores one job."""
         self.settle(job)
-        for _ in range(DEADLOCKS if conn is None else 0):
-            with suppress(DeadlockDetected):
-                return self.carry_out(jobs.insert(job), call="enqueue")
-        return self.carry_out(jobs.insert(job), conn, call="enqueue")
+        if conn is not None:
+            return self.carry_out(jobs.insert(job), conn, call="enqueue")
+        id = new_id_text()
+        return self._repeat(lambda: self.carry_out(jobs.insert(job, id), call="enqueue"), lambda: [id])
 
     async def ainsert(self, job: NewJob, conn: Any = None) -> Enqueued:
         """Stores one job, from the event loop."""
         self.settle(job)
-        for _ in range(DEADLOCKS if conn is None else 0):
-            with suppress(DeadlockDetected):
-                return await self.acarry_out(jobs.insert(job))
-        return await self.acarry_out(jobs.insert(job), conn)
+        if conn is not None:
+            return await self.acarry_out(jobs.insert(job), conn)
+        id = new_id_text()
+        return await self._arepeat(lambda: self.acarry_out(jobs.insert(job, id)), lambda: [id])
 
     def carry_out(self, steps: Steps[Result], conn: Any = None, *, call: str) -> Result:
         """Does one step on the caller's connection or one of our own; `call` is what the caller called."""
@@ -93,20 +97,56 @@ class Intake:
     def insert_many(self, new: Iterable[NewJob], conn: Any = None) -> list[Enqueued]:
         """Stores all or none."""
         batch = self._batch(new)
-        for _ in range(DEADLOCKS if conn is None else 0):
-            with suppress(DeadlockDetected):
-                return self._insert_batch(batch)
-            batch = Batch(batch.jobs)
-        return self._insert_batch(batch, conn)
+        if conn is not None:
+            return self._insert_batch(batch, conn)
+        tried: list[Batch] = []
+
+        def store() -> list[Enqueued]:
+            tried.append(Batch(batch.jobs) if tried else batch)  # one that was tried knows jobs that were there under its keys
+            return self._insert_batch(tried[-1])
+
+        return self._repeat(store, lambda: tried[-1].ids)
 
     async def ainsert_many(self, new: Iterable[NewJob], conn: Any = None) -> list[Enqueued]:
         """Stores all or none, from the event loop."""
         batch = self._batch(new)
-        for _ in range(DEADLOCKS if conn is None else 0):
+        if conn is not None:
+            return await self._ainsert_batch(batch, conn)
+        tried: list[Batch] = []
+
+        async def store() -> list[Enqueued]:
+            tried.append(Batch(batch.jobs) if tried else batch)
+            return await self._ainsert_batch(tried[-1])
+
+        return await self._arepeat(store, lambda: tried[-1].ids)
+
+    def _repeat(self, store: Callable[[], Result], ids: Callable[[], Sequence[str]]) -> Result:
+        """Store jobs, and again if PostgreSQL has undone it; if the session was ended, look first whether they are stored."""
+        for _ in range(TRIES - 1):
             with suppress(DeadlockDetected):
-                return await self._ainsert_batch(batch)
-            batch = Batch(batch.jobs)
-        return await self._ainsert_batch(batch, conn)
+                try:
+                    return store()
+                except DatabaseError as error:
+                    if not was_ended(error):
+                        raise
+                    time.sleep(ENDING_S)
+                    if self.carry_out(jobs.any_stored(ids()), call="enqueue"):
+                        raise
+        return store()
+
+    async def _arepeat(self, store: Callable[[], Awaitable[Result]], ids: Callable[[], Sequence[str]]) -> Result:
+        """The same from the event loop."""
+        for _ in range(TRIES - 1):
+            with suppress(DeadlockDetected):
+                try:
+                    return await store()
+                except DatabaseError as error:
+                    if not was_ended(error):
+                        raise
+                    await asyncio.sleep(ENDING_S)
+                    if await self.acarry_out(jobs.any_stored(ids())):
+                        raise
+        return await store()
 
     def _insert_batch(self, batch: Batch, conn: Any = None) -> list[Enqueued]:
         with explained:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -31,10 +31,10 @@ _MICROSECOND = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
 
 
-def insert(job: NewJob) -> Steps[Enqueued]:
+def insert(job: NewJob, id: str | None = None) -> Steps[Enqueued]:
     """Stores one job, or finds the one that has its key."""
     settings = job.settings
-    id = new_id_text()
+    id = id or new_id_text()
     if (row := _plain_row(settings)) is not None:
         yield Query(_INSERT_PLAIN, (id, _sealed(id, job), *row), rows=False)
         return Enqueued(id)
@@ -43,6 +43,12 @@ def insert(job: NewJob) -> Steps[Enqueued]:
         return Enqueued(id)
     ((id, outcome),) = yield Query(SQL["jobs_insert_bound"], (f"[{_as_object(id, job, settings.parents)}]",))
     return _judge(settings, id, outcome)
+
+
+def any_stored(ids: Sequence[str]) -> Steps[bool]:
+    """Say whether one of these jobs is stored, live or finished."""
+    ((stored,),) = yield Query(SQL["jobs_any_stored"], (f"{{{','.join(ids)}}}",))
+    return bool(stored)
 
 
 def insert_many(batch: Batch, *, can_copy: bool, autocommits: bool) -> Steps[list[Enqueued]]:

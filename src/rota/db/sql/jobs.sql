@@ -37,6 +37,9 @@ FROM json_to_recordset(%s::text::json) AS j (
          j.key_ttl, j.owner, j.triggered_by, j.parents, j.on_parent_failure,
          new_limited => coalesce(j.limited, false), new_digests => j.digests) AS made
 
+-- name: jobs_any_stored
+SELECT EXISTS (SELECT FROM rota.jobs WHERE id = ANY (%s::text::uuid[]))
+
 -- name: jobs_now
 -- The clock that decides what is due, in microseconds; it stands still throughout a transaction.
 SELECT (extract(epoch FROM rota.now()) * 1000000)::bigint
