@@ -19,6 +19,7 @@ from rota.db.connection import Backoff, connect_async
 from rota.db.steps import atomically, carry_out_async
 from rota.engine.depth import COUNT_EVERY_S, JobCounter
 from rota.engine.journal import Journal
+from rota.errors import DatabaseError
 from rota.model.ids import new_id
 from rota.server.refusals import RefusalWriter
 from rota.store import schedule_sync
@@ -208,6 +209,8 @@ class Counting:
             try:
                 async with self._state.connection() as conn:
                     await self._counter.run_once(conn)
+            except DatabaseError as error:  # requests say that the database is away
+                log.debug("the jobs could not be counted: %s", error)
             except Exception as error:  # the next turn comes in any case
                 log.warning("the jobs could not be counted: %s", error)
             await asyncio.sleep(COUNT_EVERY_S)

@@ -76,7 +76,8 @@ async def take(conn: AsyncConn, owner: str) -> bool:
 async def keep(conn: AsyncConn, states: Collection[str]) -> None:
     """Count the live jobs in these states of the table to the end, and keep that as the estimates."""
     async with conn.transaction():
-        await conn.execute("SET LOCAL enable_seqscan = on")  # it reads the whole table, which connections of the engine never do
+        for setting in ("enable_seqscan", "enable_hashjoin"):  # it reads the whole table, which connections of the engine never do
+            await conn.execute(sql.SQL("SET LOCAL {} = on").format(sql.Identifier(setting)))
         await conn.execute(SQL["job_counts_keep"], {"states": list(states)})
 
 
