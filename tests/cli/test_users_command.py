@@ -59,6 +59,8 @@ def test_a_link(rota: Rota, conn: psycopg.Connection[Any]) -> None:
     address, _, token = answer.out.strip().partition("?token=")
     assert address == "http://127.0.0.1:8000/auth/sign-in"
     assert conn.execute("SELECT email FROM rota.magic_link WHERE token_hash = %s", [hash_of(token)]).fetchone() == (ADA,)
+    audited = conn.execute("SELECT operation, target, via FROM rota.audit ORDER BY id DESC LIMIT 1").fetchone()
+    assert audited == ("users.link", ADA, "cli")
 
 
 @pytest.mark.parametrize(

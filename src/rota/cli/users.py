@@ -10,6 +10,7 @@ from rota.cli.database import connect, need_database, run
 from rota.cli.output import JsonOption, print_json, print_table, say
 from rota.config import load_settings
 from rota.control import accounts
+from rota.db.connection import AsyncConn
 
 app = typer.Typer(
     help="List and make accounts, give them roles, disable them.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -81,8 +82,17 @@ def enable(email: EmailArgument) -> None:
 @app.command()
 def link(email: EmailArgument) -> None:
     """Print a link that signs an account in, once, as a mail would bring it; for whoever has the database."""
+    from rota.cli.local import control_on  # here, since a command over the API needs none of it
+
     need_database("users link")
     settings = load_settings()
-    url = connect(lambda conn: accounts.sign_in_link(conn, settings, email))
+
+    async def made(conn: AsyncConn) -> str:
+        async with conn.transaction():
+            url = await accounts.sign_in_link(conn, settings, email)
+            await control_on(conn).record(conn, "users.link", email)
+            return url
+
+    url = connect(made)
     say(f"good for {settings.auth.link_minutes} minutes, and for one sign-in:")
     print(url)
