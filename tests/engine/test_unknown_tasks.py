@@ -18,7 +18,7 @@ from rota.control.explain import why
 from rota.db.connection import AsyncConn, connect
 from rota.engine.options import WorkerOptions
 from rota.engine.postgres import PostgresSession, PostgresTransport
-from rota.engine.unknown_tasks import UnknownTasks, describe_unknown
+from rota.engine.unknown_tasks import UnknownTasks, unknown_error
 from rota.events import Events, RunRefused, UnknownFailed
 from rota.model.ids import new_id
 from rota.model.position import START
@@ -256,9 +256,9 @@ async def test_unknown_jobs_at_the_head_cost_claims_nothing_once_set_aside(engin
 
 @pytest.mark.req("Q14")
 def test_the_error_says_how_long_and_what_is_near() -> None:
-    error = describe_unknown("send_mial", ["send_mail", "digest"], 86400)
+    error = unknown_error("send_mial", ["send_mail", "digest"], 86400)
     assert error["message"] == "no live worker has known task 'send_mial' for 24 h; the nearest known tasks are send_mail"
-    assert describe_unknown("x", [], 0)["message"] == "no live worker has known task 'x'"
+    assert unknown_error("x", [], 0)["message"] == "no live worker has known task 'x'"
 
 
 class TestVersions:

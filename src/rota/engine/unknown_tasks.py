@@ -50,7 +50,7 @@ class UnknownTasks:
         patience_s = self._options.unknown_task_after_s
         for overdue in await session.overdue_unknown(patience_s):
             queue, task = overdue[:2]
-            error = describe_unknown(task, await session.task_names(), patience_s)
+            error = unknown_error(task, await session.task_names(), patience_s)
             failed = 0
             for _ in range(BATCHES):
                 count = await session.fail_unknown(overdue, error)
@@ -61,7 +61,7 @@ class UnknownTasks:
                 self._events.emit(UnknownFailed(task, queue, failed))
 
 
-def describe_unknown(task: str, known: list[str], patience_s: float) -> dict[str, Any]:
+def unknown_error(task: str, known: list[str], patience_s: float) -> dict[str, Any]:
     """Return the structured error of a job whose task stayed unknown."""
     nearest = get_close_matches(task, known, n=NEAREST)
     hint = f"; the nearest known tasks are {', '.join(nearest)}" if nearest else ""

@@ -24,15 +24,6 @@ CREATE TABLE rota.app_uptime (
 CREATE FUNCTION rota.unknown_line(of_queue text, of_task text, refused_by text[] DEFAULT '{}') RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT concat_ws(' ', 'unknown', of_queue, of_task, nullif(array_to_string(refused_by, ' '), '')) $$;
 
--- The tasks that live workers have in their code: those of a queue, or all of them.
-CREATE FUNCTION rota.known_tasks(of_queue text DEFAULT NULL) RETURNS text[]
-LANGUAGE sql STABLE AS $$
-    SELECT ARRAY(
-        SELECT DISTINCT unnest(w.tasks) FROM rota.worker w
-        WHERE w.stopped_at IS NULL AND w.seen_at > rota.now() - interval '90 seconds'
-          AND (of_queue IS NULL OR of_queue = ANY (w.queues)))
-$$;
-
 -- Whether a live worker of the queue, or of any queue if it is NULL, has this task in a version that is not one of `refused_by`.
 CREATE FUNCTION rota.is_known(of_queue text, of_task text, refused_by text[]) RETURNS boolean
 LANGUAGE sql STABLE AS $$
@@ -59,10 +50,12 @@ BEGIN
         WHERE f.task <> ALL (known))
     THEN
         unknown := ARRAY(
-            SELECT DISTINCT f.task FROM (
-                SELECT k.task FROM rota.job k WHERE k.state = 'queued' AND k.queue = of_queue
-                ORDER BY k.priority, k.run_at, k.id LIMIT first) f
-            WHERE f.task <> ALL (known) AND f.task <> ALL (disabled) AND f.task <> ALL ((SELECT rota.known_tasks(of_queue))::text[]));
+            SELECT u.task FROM (
+                SELECT DISTINCT f.task FROM (
+                    SELECT k.task FROM rota.job k WHERE k.state = 'queued' AND k.queue = of_queue
+                    ORDER BY k.priority, k.run_at, k.id LIMIT first) f
+                WHERE f.task <> ALL (known) AND f.task <> ALL (disabled) OFFSET 0) u
+            WHERE NOT rota.is_known(of_queue, u.task, '{}'));
         -- Locked until this commits, so that rota.take_back does not forget a task whose jobs it cannot see yet.
         INSERT INTO rota.unknown_task AS k (queue, task) SELECT of_queue, u.task FROM unnest(unknown) AS u (task) ORDER BY 2
         ON CONFLICT (queue, task, refused_by) DO UPDATE SET since = k.since;
