@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.support.postgres import migrate
 from tests.support.serving import serving, settings_for
 from tests.support.wait import until
 
+import rota
 from rota import Rota
 from rota.config.dsn import Dsn, alogin, login
 from rota.db.embedded import EmbeddedPostgres
@@ -93,13 +95,13 @@ def test_commands_follow(
     guarded: Guarded, where: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     variables = {f"ROTA_DATABASE_{name.upper()}": value for name, value in where.items()}
-    rota = Command(guarded.url, tmp_path, monkeypatch, capsys, **variables)
+    command = Command(guarded.url, tmp_path, monkeypatch, capsys, **variables)
     for password in ("first", "second"):
         guarded.change(password)
-        for command in (["queues", "list"], ["migrate", "status"], ["scheduler", "tick"], ["tasks", "list"], ["doctor"]):
-            assert rota(*command).code == 0
+        for words in (["queues", "list"], ["migrate", "status"], ["scheduler", "tick"], ["tasks", "list"], ["doctor"]):
+            assert command(*words).code == 0
     guarded.change("another", write=False)
-    assert "password authentication failed" in rota("queues", "list").err
+    assert "password authentication failed" in command("queues", "list").err
 
 
 def test_a_stale_password_is_named_and_forgotten_as_soon_as_it_changes(guarded: Guarded) -> None:
@@ -150,3 +152,15 @@ class TestReading:
         (tmp_path / "password").write_text("\n")
         with pytest.raises(ConfigError, match="is empty: write the password into it"):
             login(Dsn("host=x", tmp_path / "password"))
+
+
+def test_whatever_connects_reads_the_password() -> None:
+    """Those that are left out connect to a server of their own, or to that of a test."""
+    source = Path(rota.__file__).parent
+    texts = {str(path.relative_to(source)): path.read_text() for path in source.rglob("*.py")}
+    own = ("contrib/", "cli/demo.py", "cli/dev.py", "db/single.py", "apps/feeds/__init__.py")
+    connecting = {
+        name for name, text in texts.items() if re.search(r"(psycopg|Connection)\.connect\(", text) and not name.startswith(own)
+    }
+    assert connecting == {"cli/database.py", "control/doctor/__init__.py", "control/doctor/server.py", "db/connection.py"}
+    assert all(len(re.findall(r"\*\*(?:await a)?login\(", texts[name])) >= 1 for name in connecting)
