@@ -480,7 +480,7 @@ class TestDatabaseAway:
             def work() -> None: ...
 
             for enqueue in (work.enqueue, work.using(key="k").enqueue, lambda: app.enqueue_many([work.job()] * MANY)):
-                with pytest.raises(DatabaseError, match="rota.job.* does not exist: run `rota migrate up`"):
+                with pytest.raises(DatabaseError, match="does not exist: run `rota migrate up`"):
                     enqueue()
 
     def test_a_pool_with_nothing_free(self, dsn, conn):
