@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from tests.support.wait import until
 
 from rota.config import AlertSettings
 from rota.contrib.testing.clock import Clock
-from rota.control import alerts
+from rota.control import alerts, service
 from rota.control.explain import why
 from rota.db.connection import AsyncConn, connect
+from rota.engine.holdings import Holdings
 from rota.engine.options import WorkerOptions
 from rota.engine.postgres import PostgresSession, PostgresTransport
 from rota.engine.unknown_tasks import UnknownTasks, unknown_error
@@ -51,7 +53,7 @@ def define(engine: Engine, name: str, **settings: Any) -> None:
 
 
 def unknown_for(seconds: float) -> UnknownTasks:
-    return UnknownTasks(WorkerOptions(unknown_task_after_s=seconds), Events())
+    return UnknownTasks(WorkerOptions(unknown_task_after_s=seconds), Holdings(), Events())
 
 
 async def set_aside(engine: Engine, count: int = 1) -> None:
@@ -206,8 +208,8 @@ async def test_limits_hold_for_what_comes_back(engine: Engine, session: Postgres
     engine.conn.execute("UPDATE rota.job SET state = 'queued'")
     stranger = PostgresSession(session.conn, new_id(), tasks="{old}")
     assert await stranger.set_aside("default") == 3
-    assert await session.take_back(["mail"]) == 0
-    assert await session.take_back(["default"]) == 3
+    assert await session.take_back(["mail"], free=4) == 0
+    assert await session.take_back(["default"], free=4) == 3
     await session.promote()
     assert len(await session.claim("default", 3, lease_s=60)) == 1
 
@@ -218,10 +220,10 @@ async def test_a_task_is_not_forgotten_while_its_jobs_are_being_set_aside(engine
     engine.enqueue("old")
     with connect(engine.dsn, "test") as own, own.transaction():
         own.execute("SELECT rota.set_aside('default', '{none}')")
-        assert await session.take_back(["default"]) == 0
-    assert await session.take_back(["default"]) == 1
+        assert await session.take_back(["default"], free=4) == 0
+    assert await session.take_back(["default"], free=4) == 1
     assert engine.count("rota.unknown_task") == 1
-    assert await session.take_back(["default"]) == 0
+    assert await session.take_back(["default"], free=4) == 0
     assert engine.count("rota.unknown_task") == 0
 
 
@@ -318,3 +320,47 @@ class TestVersions:
             await old.ended(*[old.enqueue("send", payload) for payload in ({"user_id": 1}, {"address": "ann@example.org"})])
             assert [event.run.id for event in old.seen(RunRefused) + new.seen(RunRefused)].count(str(id)) == refusals
             assert old.count(SET_ASIDE) == 1
+
+    @pytest.mark.req("V04", "Q10")
+    async def test_a_retry_lets_every_version_try_again(self, old: Engine, session: PostgresSession, aconn: AsyncConn) -> None:
+        id = old.enqueue("send", {"user_id": 1})
+        old.conn.execute(
+            """UPDATE rota.job SET state = 'held', limited = true, line = rota.unknown_line(queue, task, '{v1}'),
+                      last_error = '{"type": "PayloadError", "refused_by": ["v1"]}'"""
+        )
+        await service.retry_job(aconn, id)
+        mine = PostgresSession(session.conn, new_id(), tasks="{send}", versions="{v1}")
+        assert [run.task for run in await mine.claim("default", 1, lease_s=60)] == ["send"]
+        assert "refused_by" not in old.job(id).last_error
+
+    @pytest.mark.req("V04")
+    async def test_a_worker_takes_back_no_more_refused_jobs_than_it_has_slots_for(
+        self, old: Engine, session: PostgresSession
+    ) -> None:
+        """Others may claim and refuse them again."""
+        old.fill("old", 5)
+        old.conn.execute("UPDATE rota.job SET state = 'held', limited = true, line = rota.unknown_line(queue, task, '{v0}')")
+        old.conn.execute("INSERT INTO rota.unknown_task (queue, task, refused_by) VALUES ('default', 'old', '{v0}')")
+        assert [await session.take_back(["default"], free=free) for free in (0, 2, 4, 4)] == [0, 2, 3, 0]
+
+
+@pytest.mark.req("T01", "S09")
+async def test_unknown_jobs_do_not_take_the_places_of_a_limited_queue(engine: Engine, other: Engine) -> None:
+    define(engine, "old")
+    define(other, "new")
+    engine.conn.execute("INSERT INTO rota.queue (name, max_concurrency) VALUES ('default', 1)")
+    for name, count in (("new", 1000), ("old", 1)):
+        insert = "INSERT INTO rota.job (id, task, limited, state) SELECT rota.uuid7(), %s, true, 'held' FROM generate_series(1, %s)"
+        engine.conn.execute(insert, [name, count])
+    async with engine.worker(**QUICK):
+        await until(lambda: engine.count("rota.job WHERE task = 'old'") == 0, what="the known job has run")
+        await set_aside(engine, 1000)
+
+
+@pytest.mark.req("F03")
+async def test_a_version_without_unknown_tasks_finds_their_jobs(engine: Engine, session: PostgresSession) -> None:
+    engine.enqueue("new")
+    await session.set_aside("default")
+    down = files("rota.db.schema").joinpath("0020_unknown_tasks.down.sql").read_text("utf-8")
+    engine.conn.execute(down.encode())
+    assert engine.conn.execute("SELECT state, line FROM rota.job").fetchall() == [("held", None)]

@@ -198,7 +198,8 @@ class Lives(RuleBasedStateMachine):
         assert was == job.public_state
         if job.public_state == "queued":
             job.run_at = min(job.run_at, self.model.now)
-            job.state = "held" if job.limited and job.state != "queued" else "queued"
+            job.limited = job.limited and not job.aside
+            job.state, job.aside = "held" if job.limited and job.state != "queued" else "queued", False
         elif job.state in ("failed", "canceled"):
             job.run_at, job.forgiven, job.crashes, job.culprit = self.model.now, job.attempt, 0, False
             job.waits_for = {each for each in self.model.parents[id] if self.model.jobs[each].state in LIVE}
@@ -227,7 +228,7 @@ class Lives(RuleBasedStateMachine):
     def take_back(self, failed: bool) -> None:
         """A worker that knows the task comes, or they have waited too long for one."""
         aside = [job for job in self.model.jobs.values() if job.aside and job.state == "held"]
-        statement = "SELECT rota.take_back('{default}', '{work}', '{v1}')"
+        statement = "SELECT rota.take_back('{default}', '{work}', '{v1}', 4)"
         if failed:
             statement = "SELECT rota.fail_unknown('default', 'work', '{}', rota.now(), '{}')"
         assert self.conn.execute(statement).fetchone() == (len(aside),)

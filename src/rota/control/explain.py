@@ -179,7 +179,7 @@ def _nobody(job: LiveJob, workers: list[WorkerRecord]) -> list[Reason]:
             Reason(
                 "task_unknown",
                 f"No live worker{of_queue} knows task {job.task!r}{known}. The job waits, uncharged, for one that does: "
-                f"{remedy}. After jobs.unknown_task_after without one it fails.",
+                f"{remedy}.{'' if elsewhere else ' After jobs.unknown_task_after without one it fails.'}",
             )
         ]
     return []

@@ -52,10 +52,10 @@ class Heartbeat(threading.Thread):
             try:
                 with self._transport.open_pulse() as pulse:
                     self._serve(pulse)
-            except OwnedElsewhere as error:
-                self.refusal = error
-                return
             except Exception as error:
+                if isinstance(error, OwnedElsewhere) and not self.registered.is_set():
+                    self.refusal = error
+                    return
                 wait_s = self._backoff.next()
                 self._away_since = self._away_since or monotonic()
                 self._events.emit(DatabaseLost("heartbeat", error, wait_s))

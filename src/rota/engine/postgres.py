@@ -110,9 +110,9 @@ class PostgresSession:
         """Move jobs of disabled and of unknown tasks out of the way of claims."""
         return await tasks.set_aside(self.conn, queue=queue, known=self._tasks)
 
-    async def take_back(self, queues: Collection[str]) -> int:
+    async def take_back(self, queues: Collection[str], *, free: int) -> int:
         """Put jobs back in line that were set aside and that this worker can run."""
-        return await tasks.take_back(self.conn, queues=text_array(queues), known=self._tasks, versions=self._versions)
+        return await tasks.take_back(self.conn, queues=text_array(queues), known=self._tasks, versions=self._versions, free=free)
 
     async def overdue_unknown(self, patience_s: float) -> list[Overdue]:
         """Note that the application has a live worker; return the tasks that have stayed unknown for too long."""

@@ -63,8 +63,9 @@ class Session(Protocol):
         """Take some jobs that no claim hands out, of disabled tasks and of tasks that no live worker knows, out of the way of
         claims; return how many."""
 
-    async def take_back(self, queues: Collection[str]) -> int:
-        """Put some jobs back in line that were set aside and that this worker can run; return how many."""
+    async def take_back(self, queues: Collection[str], *, free: int) -> int:
+        """Put some jobs back in line that were set aside and that this worker can run; of those that another version has refused up
+        to `free`. Return how many."""
 
     async def overdue_unknown(self, patience_s: float) -> list[Overdue]:
         """Note that the worker's application is live; return the tasks whose jobs that were set aside

@@ -6,11 +6,13 @@ from difflib import get_close_matches
 from time import monotonic
 from typing import Any
 
+from rota.engine.holdings import Holdings
 from rota.engine.options import WorkerOptions
 from rota.engine.transport import Session
 from rota.events import Events, UnknownFailed
 
-BATCHES = 20  # at a time
+BUDGET_S = 0.2  # for jobs that are moved at one time: rescue and cancel wait meanwhile
+BATCHES = 20  # of jobs that fail at one time
 NEAREST = 3
 COST = 20  # looking at the head of the queues may take one part in this of the time
 LOOK_S = 0.5
@@ -23,8 +25,9 @@ class UnknownTasks:
     no live worker knows are moved out of the way; those that another worker knows stay, for that worker to claim.
     """
 
-    def __init__(self, options: WorkerOptions, events: Events) -> None:
+    def __init__(self, options: WorkerOptions, holdings: Holdings, events: Events) -> None:
         self._options = options
+        self._holdings = holdings
         self._events = events
         self._look_at = 0.0
 
@@ -33,17 +36,17 @@ class UnknownTasks:
         if (started := monotonic()) < self._look_at:
             return
         for queue in self._options.queues:
-            for _ in range(BATCHES):
-                if not await session.set_aside(queue):
+            while await session.set_aside(queue):
+                if monotonic() - started > BUDGET_S:
                     break
         # Reading the head of a queue takes long while an old snapshot keeps dead index entries there.
         self._look_at = monotonic() + (monotonic() - started) * COST - LOOK_S
 
     async def take_back(self, session: Session) -> None:
         """Put jobs that were set aside back in line if this worker can run them."""
-        for _ in range(BATCHES):
-            if not await session.take_back(self._options.queues):
-                break
+        started, free = monotonic(), max(self._holdings.idle_slots - len(self._holdings.unstarted), 0)
+        while await session.take_back(self._options.queues, free=free) and monotonic() - started < BUDGET_S:
+            free = 0
 
     async def fail_overdue(self, session: Session) -> None:
         """Fail jobs that no worker has known for `unknown_task_after`."""

@@ -52,7 +52,7 @@ class Upkeep:
         self._events = events
         self._interrupt = interrupt
         self._missing_since: dict[tuple[UUID, str], float] = {}  # by worker and session
-        unknown = UnknownTasks(options, events)
+        unknown = UnknownTasks(options, holdings, events)
         self._duties: list[Duty[Session]] = [
             Duty(0.5, self.rescue_from_dead),
             Duty(min(5.0, options.lease_s / 4), self.rescue_expired),

@@ -49,9 +49,10 @@ async def set_aside(conn: AsyncConn, *, queue: str, known: str) -> int:
     return await _count(conn, "tasks_set_aside", {"queue": queue, "known": known})
 
 
-async def take_back(conn: AsyncConn, *, queues: str, known: str, versions: str) -> int:
-    """Put jobs that were set aside back in line, some at a time; return how many. `versions` are those of the known tasks."""
-    return await _count(conn, "tasks_take_back", {"queues": queues, "known": known, "schemas": versions})
+async def take_back(conn: AsyncConn, *, queues: str, known: str, versions: str, free: int) -> int:
+    """Put jobs that were set aside back in line, some at a time; return how many. `versions` are those of the known tasks. Of jobs
+    that another version has refused, put back up to `free`."""
+    return await _count(conn, "tasks_take_back", {"queues": queues, "known": known, "schemas": versions, "free": free})
 
 
 async def overdue(conn: AsyncConn, *, app: str, patience_s: float) -> list[tuple[str, str, list[str], datetime]]:

@@ -53,7 +53,7 @@ _LEAVE = (
     "UPDATE feeds.websub SET state = 'leaving', until = NULL WHERE feed_id = %s AND state IN ('asked', 'active') RETURNING feed_id"
 )
 _ASKED = "SELECT hub, sealed, state FROM feeds.websub WHERE feed_id = %s"
-_NOTE = "UPDATE feeds.websub SET reason = %s WHERE feed_id = %s"
+_NOTE = "UPDATE feeds.websub SET reason = %s WHERE feed_id = %s AND state = 'asked'"  # the hub may have answered already
 # Those that end within a day, or that ended while nobody looked; and questions that no hub came back to.
 _ENDING = """
 UPDATE feeds.websub w SET asked_at = rota.now() FROM (

@@ -147,7 +147,7 @@ BEGIN
     IF j.id IS NULL THEN RETURN NULL; END IF;
 
     IF run_outcome = 'refused' THEN
-        IF NOT rota.is_unwanted(j) AND rota.hand_back(j, run_error) THEN RETURN 'refused'; END IF;
+        IF NOT rota.is_unwanted(j) AND rota.set_refused_aside(j, run_error) THEN RETURN 'refused'; END IF;
         run_outcome := 'failed';
         recorded := 'failed';
     END IF;
@@ -281,20 +281,41 @@ BEGIN
 END
 $$;
 
+-- An error without the versions of the task that have refused the payload.
+CREATE FUNCTION rota.without_refusals(error json) RETURNS json
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN error -> 'refused_by' IS NULL THEN error ELSE (error::jsonb - 'refused_by')::json END
+$$;
+
 -- Puts a failed or canceled job back in the queue with its attempts forgiven and its history kept; a queued one that waits for
 -- its backoff runs at once. Parents that are live (again) are waited for. Returns the state the job was in, NULL if there is none,
 -- or 'superseded': its recurring row has gone on to another job, or is disabled.
 CREATE FUNCTION rota.retry_job(target uuid) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
+    was rota.job;
     live text;
     r rota.run;
     parents uuid[];
     is_limited boolean;
 BEGIN
-    SELECT state INTO live FROM rota.job WHERE id = target FOR UPDATE;
-    IF live IN ('delayed', 'held', 'queued') THEN
-        UPDATE rota.job SET state = CASE WHEN limited AND state <> 'queued' THEN 'held' ELSE 'queued' END, run_at = least(run_at, rota.now()), updated_at = rota.now() WHERE id = target;
+    SELECT * INTO was FROM rota.job WHERE id = target FOR UPDATE;
+    live := was.state;
+    is_limited := EXISTS (SELECT FROM rota.task t WHERE t.name = was.task AND t.limited)
+        OR EXISTS (SELECT FROM rota.queue q WHERE q.name = was.queue AND q.limited);
+    IF starts_with(was.line, 'unknown ') THEN
+        -- Set aside because no worker could run it: every one may try again.
+        UPDATE rota.job
+        SET state = CASE WHEN is_limited THEN 'held' ELSE 'queued' END, limited = is_limited, line = NULL,
+            run_at = least(run_at, rota.now()), last_error = rota.without_refusals(last_error), updated_at = rota.now()
+        WHERE id = target;
+        PERFORM rota.wake();
+        RETURN 'queued';
+    ELSIF live IN ('delayed', 'held', 'queued') THEN
+        UPDATE rota.job
+        SET state = CASE WHEN limited AND state <> 'queued' THEN 'held' ELSE 'queued' END, run_at = least(run_at, rota.now()),
+            updated_at = rota.now()
+        WHERE id = target;
         PERFORM rota.wake();
         RETURN 'queued';
     ELSIF live IS NOT NULL THEN
@@ -323,7 +344,7 @@ BEGIN
                           owner, schedule_id, scheduled_for, triggered_by, last_error, created_at, claimed_at,
                           pending_parents, on_parent_failure, limited, state)
     VALUES (r.job_id, r.task, r.queue, r.priority, r.payload, rota.now(), r.attempt, r.attempt, r.max_attempts, r.token, r.timeout,
-            r.retry, r.key, r.owner, r.schedule_id, r.scheduled_for, r.triggered_by, r.error, r.created_at, r.started_at,
+            r.retry, r.key, r.owner, r.schedule_id, r.scheduled_for, r.triggered_by, rota.without_refusals(r.error), r.created_at, r.started_at,
             cardinality(parents), coalesce(r.on_parent_failure, 'cancel'), is_limited,
             CASE WHEN cardinality(parents) > 0 THEN 'waiting' WHEN is_limited THEN 'held' ELSE 'queued' END);
     PERFORM rota.wake();

@@ -41,7 +41,8 @@ LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable
 DECLARE
     disabled text[] := ARRAY(SELECT t.name FROM rota.task t WHERE NOT t.enabled);
     unknown text[] := '{}';
-    moved integer;
+    moved integer := 0;
+    ready integer;
 BEGIN
     -- A few rows tell, as a rule: jobs that nobody takes are soon at the head.
     IF EXISTS (
@@ -60,6 +61,23 @@ BEGIN
         INSERT INTO rota.unknown_task AS k (queue, task) SELECT of_queue, u.task FROM unnest(unknown) AS u (task) ORDER BY 2
         ON CONFLICT (queue, task, refused_by) DO UPDATE SET since = k.since;
     END IF;
+    -- Those that wait for a limit would take its places one after the other, and nobody would claim them there.
+    unknown := unknown || ARRAY(
+        SELECT k.task FROM rota.unknown_task k
+        WHERE k.queue = of_queue AND k.refused_by = '{}' AND k.task <> ALL (unknown) AND NOT rota.is_known(of_queue, k.task, '{}'));
+    IF cardinality(unknown) > 0 THEN
+        UPDATE rota.job SET limit_key = NULL, updated_at = rota.now(), line = rota.unknown_line(queue, task)
+        WHERE id = ANY (ARRAY(
+            SELECT j.id FROM rota.job j
+            WHERE j.limited AND j.state = 'held' AND j.id = ANY (ARRAY(
+                SELECT f.id FROM unnest('q ' || of_queue || '{}'::text[] || ARRAY(SELECT 't ' || u.task FROM unnest(unknown) AS u (task)))
+                    AS l (line) CROSS JOIN LATERAL (
+                        SELECT k.id, k.task, k.queue FROM rota.job k WHERE k.limited AND k.state = 'held' AND k.line = l.line
+                        ORDER BY k.priority, k.run_at, k.id LIMIT first) f
+                WHERE f.task = ANY (unknown) AND f.queue = of_queue))
+            FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS moved = ROW_COUNT;
+    END IF;
     IF cardinality(disabled) + cardinality(unknown) = 0 THEN RETURN 0; END IF;
     UPDATE rota.job SET state = 'held', limited = true, limit_key = NULL, updated_at = rota.now(),
         line = CASE WHEN task <> ALL (disabled) THEN rota.unknown_line(queue, task) END
@@ -71,15 +89,15 @@ BEGIN
                 ORDER BY k.priority, k.run_at, k.id LIMIT first) f
             WHERE f.task = ANY (disabled || unknown)))
         FOR UPDATE SKIP LOCKED));
-    GET DIAGNOSTICS moved = ROW_COUNT;
-    RETURN moved;
+    GET DIAGNOSTICS ready = ROW_COUNT;
+    RETURN moved + ready;
 END
 $$;
 
 -- Sets a running job aside whose payload does not fit its worker's version of the task (`error`, with the hash `schema`): uncharged, until a
 -- worker with another version takes it back. False, and the run has failed: there is no other version, neither in a live worker nor in
 -- the code that was synced last, and no other one has refused the payload before.
-CREATE FUNCTION rota.hand_back(j rota.job, error json) RETURNS boolean
+CREATE FUNCTION rota.set_refused_aside(j rota.job, error json) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     versions text[] := ARRAY(
@@ -97,14 +115,16 @@ BEGIN
         worker_id = NULL, lease_until = NULL, progress = NULL, updated_at = rota.now(),
         last_error = (error::jsonb || jsonb_build_object('refused_by', versions))::json
     WHERE id = j.id;
-    IF j.limited THEN PERFORM rota.vacate(ARRAY[j.task], ARRAY[j.queue], ARRAY[j.limit_key], ARRAY[j.claimed_at]); END IF;
+        -- It has not begun, so that no rate counts it.
+    IF j.limited THEN PERFORM rota.vacate(ARRAY[j.task], ARRAY[j.queue], ARRAY[j.limit_key], ARRAY['-infinity'::timestamptz]); END IF;
     RETURN true;
 END
 $$;
 
 -- Puts jobs that were set aside back in line, for a worker that serves these queues and knows these tasks, in versions that have not
--- refused them; up to `batch` of each. Returns how many.
-CREATE FUNCTION rota.take_back(of_queues text[], known text[], schemas text[], batch integer DEFAULT 2000) RETURNS integer
+-- refused them; about `batch`. Of those that another version has refused, and may claim and refuse again, no more than it has `free` slots
+-- for. Returns how many.
+CREATE FUNCTION rota.take_back(of_queues text[], known text[], schemas text[], free integer, batch integer DEFAULT 2000) RETURNS integer
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     u rota.unknown_task;
@@ -125,12 +145,15 @@ BEGIN
         WHERE id = ANY (ARRAY(
             SELECT j.id FROM rota.job j
             WHERE j.limited AND j.state = 'held' AND j.line = rota.unknown_line(u.queue, u.task, u.refused_by)
-            ORDER BY j.priority, j.run_at, j.id LIMIT batch FOR UPDATE SKIP LOCKED));
+            ORDER BY j.priority, j.run_at, j.id LIMIT CASE WHEN u.refused_by = '{}' THEN batch ELSE least(free, batch) END
+            FOR UPDATE SKIP LOCKED));
         GET DIAGNOSTICS moved = ROW_COUNT;
         total := total + moved;
+        IF u.refused_by <> '{}' THEN free := free - moved; END IF;
         IF moved = 0 AND rota.first_of_line(rota.unknown_line(u.queue, u.task, u.refused_by)) IS NULL THEN
             DELETE FROM rota.unknown_task k WHERE (k.queue, k.task, k.refused_by) = (u.queue, u.task, u.refused_by);
         END IF;
+        EXIT WHEN total >= batch;
     END LOOP;
     IF total > 0 THEN PERFORM rota.wake(); END IF;
     RETURN total;
@@ -154,8 +177,10 @@ BEGIN
     END IF;
     -- One worker at a time: two that begin a period at once would count it twice.
     IF NOT pg_try_advisory_xact_lock(hashtext('rota.app_uptime'), hashtext(of_app)) THEN RETURN; END IF;
-    UPDATE rota.app_uptime a SET seen_at = rota.now()
-    WHERE a.app = of_app AND a.seen_at BETWEEN rota.now() - interval '30 seconds' AND rota.now();
+    -- Another worker's note may be from after the beginning of this statement: the last period only, or time would count twice.
+    UPDATE rota.app_uptime a SET seen_at = greatest(a.seen_at, rota.now())
+    WHERE a.app = of_app AND a.seen_at >= rota.now() - interval '30 seconds'
+      AND a.began_at = (SELECT max(l.began_at) FROM rota.app_uptime l WHERE l.app = of_app);
     IF NOT FOUND THEN
         INSERT INTO rota.app_uptime (app, began_at, seen_at) VALUES (of_app, rota.now(), rota.now()) ON CONFLICT DO NOTHING;
     END IF;
@@ -195,6 +220,11 @@ BEGIN
         WHERE k.limited AND k.state = 'held' AND k.line = rota.unknown_line(of_queue, of_task, refused_by) AND k.updated_at <= until
         ORDER BY k.priority, k.run_at, k.id LIMIT batch FOR UPDATE SKIP LOCKED
     LOOP
+        IF j.schedule_id IS NOT NULL THEN
+            -- A row that somebody's transaction has locked keeps only its own job waiting.
+            PERFORM FROM rota.schedule s WHERE s.id = j.schedule_id AND s.job_id = j.id FOR NO KEY UPDATE SKIP LOCKED;
+            CONTINUE WHEN NOT FOUND AND EXISTS (SELECT FROM rota.schedule s WHERE s.id = j.schedule_id AND s.job_id = j.id);
+        END IF;
         reason := CASE WHEN cardinality(refused_by) > 0 THEN j.last_error ELSE error END;
         PERFORM rota.record_run(j, j.attempt + 1, 'failed', true, NULL, rota.now(), reason, NULL);
         IF j.schedule_id IS NOT NULL THEN PERFORM rota.settle_schedule(j, 'failed', reason, NULL, NULL); END IF;

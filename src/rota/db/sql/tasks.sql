@@ -106,7 +106,7 @@ SELECT name, overrides FROM rota.task WHERE overrides IS NOT NULL
 SELECT rota.set_aside(%(queue)s, %(known)s::text[])
 
 -- name: tasks_take_back
-SELECT rota.take_back(%(queues)s::text[], %(known)s::text[], %(schemas)s::text[])
+SELECT rota.take_back(%(queues)s::text[], %(known)s::text[], %(schemas)s::text[], %(free)s)
 
 -- name: tasks_overdue
 SELECT queue, task, refused_by, until FROM rota.overdue_unknown(%(app)s, make_interval(secs => %(patience_s)s))
