@@ -154,7 +154,8 @@ class TestCounting:
         add(conn, 100)
         await count(JobCounter(refuse, Events()), aconn)
 
-    async def test_workers_count(self, dsn: str, conn: Conn) -> None:
+    async def test_workers_count(self, dsn: str, conn: Conn, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("rota.engine.worker.COUNT_EVERY_S", 0.1)
         add(conn, MANY, queue="other")
         async with Engine(dsn, conn).worker():
             await until(lambda: conn.execute("SELECT sum(jobs) FROM rota.job_count").fetchone() == (MANY,))

@@ -13,7 +13,7 @@ from rota.store import job_counts, queues
 
 MEASURE_EVERY_S = 15.0
 COUNT_EVERY_S = 15.0
-REST = 50  # times as long as a count took: counting takes at most 2 % of one processor
+REST = 100  # times as long as a count took: counting takes at most 1 % of one processor
 
 
 class Depth:

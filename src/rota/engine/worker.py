@@ -87,7 +87,7 @@ class Worker:
             *self._duties,
             Duty(LOOK_EVERY_S, standing.look),
             Duty(MEASURE_EVERY_S, Depth(events).measure),
-            Duty(COUNT_EVERY_S, counter.run_once),
+            Duty(COUNT_EVERY_S, counter.run_once, monotonic() + COUNT_EVERY_S),  # not while the worker catches up
         ]
         upkeep = Upkeep(self.id, options, holdings, claimer, events, slots.interrupt, tally, duties)
 
