@@ -95,12 +95,13 @@ async def test_a_queue_that_is_paused_before_workers_start_does_not_run(engine: 
 async def test_a_worker_of_before_the_restore_changes_nothing(engine: Engine, conn: Conn) -> None:
     """Its claim has the token that the next claim of the restored job has too: the worker's id tells them apart."""
     conn.execute("CREATE TABLE note (who text)")
-    proceed, refused = threading.Event(), threading.Event()
+    begun, proceed, refused = threading.Event(), threading.Event(), threading.Event()
     restored = False
 
     @engine.task
     def work(ctx: Context) -> None:
         again = restored
+        begun.set()
         try:
             with ctx.transaction() as inner:
                 inner.execute("INSERT INTO note VALUES (%s)", ["again" if again else "before"])
@@ -112,7 +113,7 @@ async def test_a_worker_of_before_the_restore_changes_nothing(engine: Engine, co
     id = engine.enqueue("work")
     backup = Backup(conn)
     async with engine.worker(concurrency=1):
-        await until(lambda: engine.state(id) == "running")
+        await until(begun.is_set)  # claimed is not begun
         before = engine.row(id)
         restored = True
         await asyncio.to_thread(backup.restore, conn)  # it waits for transactions of the worker in this event loop
