@@ -107,7 +107,7 @@ interface Page<T> extends Part<T> {
 const FILL = 20; // rows below which the next page is asked for by itself: a search answers with short pages
 const TURNS = 8;
 const HELD_MS = 2_500; // between two looks at what is held
-const KEPT = 2; // pages of a list that is no longer held; further ones are loaded when somebody scrolls there
+const KEPT = 2; // pages kept of a list that is no longer held; later pages load again on scroll
 
 /** A list by keyset: `rows` of all pages so far, `loadMore` for the next. Short pages of a search are filled up by themselves. */
 export function usePages<P extends ListPath>(path: P, params: Params<"get", P> = {} as never, options: ApiOptions & { byKey?: ByKey<ItemOf<P>> } = {}): ListState<ItemOf<P>> {

@@ -19,7 +19,7 @@ interface DialogProps {
   onSubmit?: () => void;
   /** As a sheet at the right side: for a peek at a row. */
   side?: boolean;
-  /** Whether what was entered in the form is worth a question before Escape or a click beside it discards it; true unless said otherwise. */
+  /** Whether to ask before Escape or a click outside the dialog discards the form's input. Default: true. */
   asks?: boolean;
 }
 
@@ -33,7 +33,7 @@ export function Dialog({ title, onClose, children, footer, width = "md", onSubmi
   const [asking, setAsking] = useState(false);
   const depth = useContext(DialogDepth);
   useOpenDialog();
-  // Escape, a click beside the dialog and the cross; a form's own Cancel button says what it does.
+  // For Escape, a click outside the dialog and the close button. A form's own Cancel button discards without asking.
   const leave = () => {
     if (asking) setAsking(false);
     else if (edited && asks && onSubmit) setAsking(true);
@@ -78,7 +78,7 @@ export function Dialog({ title, onClose, children, footer, width = "md", onSubmi
         leave();
       }}
       onKeyDown={(event) => {
-        // Before the browser's own: it closes a dialog at the second Escape, whatever it is told.
+        // Runs before the browser's own handler, which closes a dialog at the second Escape even if the first was prevented.
         if (event.key !== "Escape" || event.defaultPrevented || event.nativeEvent.isComposing) return;
         event.preventDefault();
         event.stopPropagation();

@@ -48,7 +48,7 @@ export default function Jobs() {
   const rights = useRights();
   const may = rights.can("jobs.change");
   const list = usePages("/api/admin/jobs", { query: { q: view.q } }, view.live ? { byKey: BY_ID } : { live: [] });
-  // Counting is dear, and numbers beside the list are no less right for being a few seconds old.
+  // Counting is expensive, and counts that are a few seconds old are good enough here.
   const facets = useApi("/api/admin/jobs/facets", { query: { q: view.q } }, view.live ? { calmMs: COUNT_MS } : { live: [] });
   const retry = useAct("post", "/api/admin/jobs/{id}/retry", { done: (job) => `Retried ${job.task}` });
 
